@@ -61,7 +61,6 @@ class Installation:
         """Return a browser's session of a superuser made for this run."""
         self.manage("createsuperuser", "--noinput", "--username", USER, "--email", "bench@example.org")
         client = httpx.Client(base_url=self.base, timeout=60)
-        client.get("/login/")
         self._send(client, "/login/", username=USER, password=PASSWORD)
         if client.get("/").status_code == 302:  # who got a password from somebody else chooses an own one first
             self._send(client, "/account/password/", password=PASSWORD, new=OWN_PASSWORD, again=OWN_PASSWORD)

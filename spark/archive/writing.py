@@ -73,7 +73,7 @@ def archive_log(
         options = log.options(bodies=bodies)
         _clear(archive.directory(log.broker))
         for segment, partition in _closed(archive, log, options):
-            if _free_bytes(archive.root) < FREE_TIMES * segment.size:
+            if shutil.disk_usage(archive.root).free < FREE_TIMES * segment.size:
                 left += 1
                 continue
             path = _write(archive.directory(log.broker), options, segment, partition, _about(log, bodies), is_wanted)
@@ -185,10 +185,6 @@ def _identity(options: LogOptions, segment: Segment) -> tuple[int, int, int] | N
         file = Path(options.path, "commitlog", f"{segment.start:020d}").stat()
         return file.st_ino, file.st_size, file.st_mtime_ns
     return None
-
-
-def _free_bytes(root: Path) -> int:
-    return shutil.disk_usage(root).free
 
 
 def _clear(directory: Path) -> None:

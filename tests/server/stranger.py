@@ -36,6 +36,15 @@ class Stranger:
             self._heard += [decode(frame) for frame in self._frames.feed(data)]
         return self._heard.pop(0)
 
+    async def answers(self, count: int) -> dict[int, Command]:
+        """The next answers, so many of them, by the numbers of their requests."""
+        found: dict[int, Command] = {}
+        while len(found) < count:
+            answer = await self.hear()
+            assert answer is not None
+            found[answer.opaque] = answer
+        return found
+
     async def is_closed(self) -> bool:
         return await self.hear() is None
 

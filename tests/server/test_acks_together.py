@@ -12,7 +12,7 @@ from broker.rocketmq.frame import Command, encode
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer
 from tests.server.popper import GROUP, TOPIC, Got, Popper, got_of
-from tests.server.stranger import Stranger, stranger_at
+from tests.server.stranger import stranger_at
 from tests.watching import Calls
 
 #: longer than anything that goes the short way
@@ -23,15 +23,6 @@ def said(
     popper: Popper, got: Got, opaque: int, code: int = Request.ACK_MESSAGE, flag: int = 0, **changed: str
 ) -> bytes:
     return encode(Command(code, popper.of(got, **changed), opaque=opaque, flag=flag))
-
-
-async def answers(socket: Stranger, count: int) -> dict[int, Command]:
-    found: dict[int, Command] = {}
-    while len(found) < count:
-        answer = await socket.hear()
-        assert answer is not None
-        found[answer.opaque] = answer
-    return found
 
 
 async def popped(peer: Peer, popper: Popper, count: int) -> list[Got]:
@@ -48,7 +39,7 @@ async def test_all_of_one_pop_are_one_step(json_peer: Peer, popper: Popper, serv
     async with stranger_at(service.address) as socket:
         with Calls(Pops.ack) as calls:
             await socket.say(b"".join(said(popper, each, number) for number, each in enumerate(got)))
-            found = await answers(socket, 30)
+            found = await socket.answers(30)
     assert calls.count == 1
     assert {answer.code for answer in found.values()} == {Answer.SUCCESS}
     assert service.engine.pops.table.queues[GROUP, TOPIC, 0].in_flight == 0
@@ -65,7 +56,7 @@ async def test_one_that_is_refused_takes_no_other_with_it(
     frames[9] = said(popper, got[9], 9, extraInfo=got[9].handle.replace(got[9].handle.split(" ")[1], "7"))
     async with stranger_at(service.address) as socket:
         await socket.say(b"".join(frames))
-        found = await answers(socket, 12)
+        found = await socket.answers(12)
         assert {number: answer.code for number, answer in found.items() if answer.code} == {
             3: Answer.NO_MESSAGE, 5: Answer.TOPIC_NOT_EXIST, 7: Answer.MESSAGE_ILLEGAL, 9: Answer.NO_MESSAGE,
         }  # fmt: skip
@@ -73,7 +64,7 @@ async def test_one_that_is_refused_takes_no_other_with_it(
         assert service.engine.pops.table.queues[GROUP, TOPIC, 0].in_flight == 4
         # what was said wrongly can be said again
         await socket.say(b"".join(said(popper, got[number], number) for number in (3, 5, 7, 9)))
-        assert {answer.code for answer in (await answers(socket, 4)).values()} == {Answer.SUCCESS}
+        assert {answer.code for answer in (await socket.answers(4)).values()} == {Answer.SUCCESS}
     assert service.engine.pops.table.queues[GROUP, TOPIC, 0].in_flight == 0
 
 
@@ -88,7 +79,7 @@ async def test_what_comes_in_between_finds_what_was_said_before(
             said(popper, got[0], 0) + said(popper, got[0], 1, **change)  # type: ignore[arg-type]  # code is a number
             + said(popper, got[1], 2, **change) + said(popper, got[1], 3) + said(popper, got[2], 4)  # type: ignore[arg-type]  # as above
         )  # fmt: skip
-        found = await answers(socket, 5)
+        found = await socket.answers(5)
     assert [found[number].code for number in range(5)] == [0, Answer.NO_MESSAGE, 0, Answer.NO_MESSAGE, 0]
 
 
@@ -98,10 +89,10 @@ async def test_the_answer_comes_when_it_is_durable_and_counts(
     got = await popped(json_peer, popper, 8)
     async with stranger_at(service.address) as socket:
         await socket.say(b"".join(said(popper, each, number) for number, each in enumerate(got)))
-        await answers(socket, 8)
+        await socket.answers(8)
         # all of it once more: done before, and still so
         await socket.say(b"".join(said(popper, each, number) for number, each in enumerate(got)))
-        assert {answer.code for answer in (await answers(socket, 8)).values()} == {Answer.SUCCESS}
+        assert {answer.code for answer in (await socket.answers(8)).values()} == {Answer.SUCCESS}
     assert not service.engine.pops.tell(("nobody", TOPIC, 0), object())
     (times,) = {id(server.times): server.times for server in service.servers}.values()
     counted = {labels["request_code"]: list(histogram.buckets())[-1][1] for labels, histogram in times.rows()}
@@ -148,7 +139,7 @@ async def test_any_mix_is_answered_as_the_long_way_answers_it(
             b"".join(said(short, mine[0], n, flag=flag, **fields) for n, (fields, flag) in enumerate(wanted))
         )
         await socket.say(said(short, mine[0], 999, offset="x"))
-        together = await answers(socket, len(answered) + 1)  # and nothing else before
+        together = await socket.answers(len(answered) + 1)  # and nothing else before
         together.pop(999)
         singly: dict[int, Command] = {}
         for number, (fields, flag) in enumerate(wanted):
@@ -156,7 +147,7 @@ async def test_any_mix_is_answered_as_the_long_way_answers_it(
             own["extraInfo"] = of_offset.get(own["extraInfo"], own["extraInfo"])
             await socket.say(said(long, theirs[0], number, flag=flag, **own, **PADDING))
             if not flag:
-                singly |= await answers(socket, 1)
+                singly |= await socket.answers(1)
     assert {n: (one.code, one.ext) for n, one in together.items()} == {
         n: (one.code, one.ext) for n, one in singly.items()
     }

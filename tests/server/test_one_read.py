@@ -35,15 +35,6 @@ def frame(number: int, serialization: int, topic: str = "T", properties: str = "
     return encode(Command(Request.SEND_MESSAGE_V2, ext, body, opaque=number, serialization=serialization))
 
 
-async def answers(socket: Stranger, count: int) -> dict[int, Command]:
-    found: dict[int, Command] = {}
-    while len(found) < count:
-        answer = await socket.hear()
-        assert answer is not None
-        found[answer.opaque] = answer
-    return found
-
-
 def messages(engine: Engine, topic: str, queue_id: int) -> list[Message]:
     return [decode_record(engine.record_at(entry.position)) for entry in engine.entries(topic, queue_id, 0, 100)]
 
@@ -52,7 +43,7 @@ async def learnt(socket: Stranger, serialization: int, *topics: str) -> None:
     """Have the broker know what such sends look like."""
     for topic in topics:
         await socket.say(frame(9999, serialization, topic))
-        assert (await answers(socket, 1))[9999].code == Answer.SUCCESS
+        assert (await socket.answers(1))[9999].code == Answer.SUCCESS
 
 
 async def test_each_of_many_is_answered_with_its_own_place(service: BrokerService, serialization: int) -> None:
@@ -60,7 +51,7 @@ async def test_each_of_many_is_answered_with_its_own_place(service: BrokerServic
         await learnt(socket, serialization, "T")
         count = 150
         await socket.say(b"".join(frame(n, serialization, e=str(n % 4)) for n in range(count)))
-        found = await answers(socket, count)
+        found = await socket.answers(count)
     assert {answer.code for answer in found.values()} == {Answer.SUCCESS}
     for number, answer in found.items():
         assert answer.ext["transactionId"] == f"C00002024A5C30946E0968C7AD36{number:04X}"
@@ -82,7 +73,7 @@ async def test_others_in_between_keep_their_order_and_their_answers(service: Bro
         ask = {"topic": "T", "queueId": "0"}
         said[31] = encode(Command(Request.GET_MAX_OFFSET, ask, opaque=31, serialization=serialization))
         await socket.say(b"".join(said))
-        found = await answers(socket, 60)
+        found = await socket.answers(60)
     assert [n for n, answer in found.items() if answer.code] == [13]
     plain = [n for n in range(60) if n % 5 and n not in (7, 13, 22, 23, 31)]
     assert [m.body for m in messages(service.engine, "T", 0)] == [b"body 9999", *(b"body %d" % n for n in plain)]
@@ -129,11 +120,11 @@ async def test_halves_and_decisions_of_one_read_are_each_taken(service: BrokerSe
     async with stranger_at(service.address) as socket:
         await learnt(socket, serialization, "T")
         await socket.say(half(1000, serialization))
-        known = (await answers(socket, 1))[1000]
+        known = (await socket.answers(1))[1000]
         await socket.say(ending(known, serialization, 1001, flag=0))
-        await answers(socket, 1)
+        await socket.answers(1)
         await socket.say(b"".join(half(n, serialization, e=str(n % 2)) for n in range(20)))
-        begun = await answers(socket, 20)
+        begun = await socket.answers(20)
         said = [
             ending(begun[n], serialization, 100 + n, said="12" if n % 5 == 0 else "8", flag=0 if n % 3 == 0 else 2)
             for n in range(20)
@@ -154,7 +145,7 @@ async def test_halves_and_decisions_of_one_read_are_each_taken(service: BrokerSe
             ending(begun[2], serialization, 405, flag=0, producerGroup="thieves"),
         ]  # fmt: skip
         await socket.say(b"".join(mixed))
-        told = await answers(socket, 7 + 16 + 6)
+        told = await socket.answers(7 + 16 + 6)
     assert {n: answer.code for n, answer in told.items() if answer.code} == {
         403: Answer.ILLEGAL_OPERATION, 404: Answer.QUERY_NOT_FOUND, 405: Answer.INVALID_PARAMETER,
     }  # fmt: skip
@@ -174,12 +165,12 @@ async def test_a_decision_about_a_half_of_the_same_read_finds_none(service: Brok
     async with stranger_at(service.address) as socket:
         await learnt(socket, serialization, "T")
         await socket.say(half(1000, serialization))
-        known = (await answers(socket, 1))[1000]
+        known = (await socket.answers(1))[1000]
         size = messages(service.engine, HALF_TOPIC, 0)[0].size
         ahead = Command(0, {**known.ext, "queueOffset": "1", "transactionId": key(0)[9:41]})
         ahead.ext["msgId"] = known.ext["msgId"][:-16] + f"{int(known.ext['msgId'][-16:], 16) + size:016X}"
         await socket.say(b"".join(half(n, serialization) for n in range(6)) + ending(ahead, serialization, 7, flag=0))
-        told = await answers(socket, 7)
+        told = await socket.answers(7)
     assert [n for n, answer in told.items() if answer.code] == [7]
     assert told[7].code == Answer.QUERY_NOT_FOUND
     assert len(service.engine.transactions.table.halves) == 7
@@ -209,7 +200,7 @@ async def test_timers_are_parked_together(service: BrokerService, serialization:
         timers = [frame(n, serialization, properties=key(n) + "TIMER_DELAY_SEC\x01600\x02") for n in range(24)]
         with entered(Parking.append, append_sends) as counts:
             await socket.say(b"".join(timers))
-            found = await answers(socket, 24)
+            found = await socket.answers(24)
     assert {answer.code for answer in found.values()} == {Answer.SUCCESS}
     assert counts == {"append_sends": 1}
 
@@ -220,6 +211,6 @@ async def test_a_timer_whose_moment_is_over_keeps_its_place(service: BrokerServi
         said = [frame(n, serialization) for n in range(15)]
         said[7] = frame(7, serialization, properties=key(7) + "TIMER_DELIVER_MS\x011000\x02")
         await socket.say(b"".join(said))
-        await answers(socket, 15)
+        await socket.answers(15)
     bodies = [message.body for message in messages(service.engine, "T", 0)]
     assert bodies == [b"body 9999", *(b"body %d" % n for n in range(15))]
