@@ -267,19 +267,12 @@ class Pipeline(Connection):
 
     def ask(self, code: int, fields: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
         """Send a request with these encoded header fields; `answered` is called exactly once."""
-        self.ask_all(code, ((fields, body, answered),), timeout_ms)
-
-    def ask_all(self, code: int, requests: Iterable[tuple[bytes, bytes, Answered]], timeout_ms: int) -> None:
-        """Send many requests, each of encoded header fields, a body and what is called exactly once."""
         if not self.is_open:
-            for _, _, answered in requests:
-                answered(BrokerUnreachable(self.address, "the connection is closed"))
+            answered(BrokerUnreachable(self.address, "the connection is closed"))
             return
-        late_s = self._loop.time() + timeout_ms / 1000
-        for fields, body, answered in requests:
-            opaque = next(self._opaques) & 0x7FFFFFFF
-            self._waiting[opaque] = (late_s, timeout_ms, answered)
-            self._write(code, 0, opaque, fields, body)
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        self._waiting[opaque] = (self._loop.time() + timeout_ms / 1000, timeout_ms, answered)
+        self._write(code, 0, opaque, fields, body)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 

@@ -126,8 +126,11 @@ class AsyncProducer(AsyncClosing):
         timeout_ms: int = 3000,
     ) -> SendResult:  # fmt: skip
         """Send one message that `prepare` made; otherwise as `send`."""
+        message = message.to(broker)
+        if self._watch.is_idle:
+            return await self._send_until(topic, message, queue_id, timeout_ms)
         return await self._watch.around(
-            topic, [message.to(broker)], lambda each: self._send_until(topic, each[0], queue_id, timeout_ms)
+            topic, [message], lambda each: self._send_until(topic, each[0], queue_id, timeout_ms)
         )
 
     async def _send_until(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> SendResult:
@@ -156,7 +159,9 @@ class AsyncProducer(AsyncClosing):
         return True
 
     async def _send_to(self, destination: Destination, message: Outgoing, deadline: Deadline) -> SendResult:
-        pipeline = await pipeline_with_room(self._pipelines, destination.address, deadline)
+        pipeline = self._pipelines.ready(destination.address)
+        if pipeline is None or not pipeline.has_room:
+            pipeline = await pipeline_with_room(self._pipelines, destination.address, deadline)
         answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
 
         def answered(outcome: Outcome) -> None:
@@ -341,18 +346,13 @@ class AsyncProducer(AsyncClosing):
         avoid: Destination | None = None,
     ) -> Destination:  # fmt: skip
         """Find the destination in time; mostly no name server need be asked, and no time be kept."""
-        finding = self._destination(topic, message, queue_id, avoid=avoid)
-        known = self._destinations.get((topic, message.group or self.group))
-        if known is not None and known.expires_s > time.monotonic():
-            return await finding
-        return await deadline.of(finding, self._route_of(topic))
-
-    async def _destination(
-        self, topic: str, message: Outgoing, queue_id: int | None, *, avoid: Destination | None = None
-    ) -> Destination:
         if queue_id is not None:
             names.check_queue_id(queue_id)
-        return (await self._known(topic, message.group or self.group)).of(message, queue_id, avoid)
+        group = message.group or self.group
+        known = self._destinations.get((topic, group))
+        if known is None or known.expires_s <= time.monotonic():
+            known = await deadline.of(self._known(topic, group), self._route_of(topic))
+        return known.of(message, queue_id, avoid)
 
     async def _ways(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None

@@ -89,6 +89,11 @@ class SendWatch:
         self._writer = writer
         self._trace = SendTrace(writer, group) if writer is not None else None
 
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nobody wants to know of a send that begins now."""
+        return self._trace is None and tracing.spans() is None
+
     async def around(
         self, topic: str, messages: Sequence[Outgoing], send: Callable[[Sequence[Outgoing]], Awaitable[Result]]
     ) -> Result:

@@ -1,8 +1,4 @@
-"""The REST application: Starlette with one route per address, one place for tokens and for errors.
-
-Requests to other host names than ours are refused, as Django refuses them for the pages: a page on a stranger's name
-that leads here would have a browser send what is meant for it alone.
-"""
+"""The REST application: Starlette with one route per address, one place for tokens and for errors."""
 
 from __future__ import annotations
 
@@ -11,17 +7,16 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from typing import Any
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from broker.client import ClientError
 from broker.hosting import is_loopback
@@ -68,36 +63,76 @@ class Address:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, as ASGI has it."""
-        response = await self._answer(Request(scope, receive))
-        await response(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
+        request = Request(scope, receive)
         try:
             state = self._holder.get()
             grant = await state.grants.of(request)
             answer = self._by_method.get(request.method)
             if answer is None:
-                return problem_answer(MethodNotAllowed(), allow=self._allow)
-            return await answer(request, grant, state)
+                response = problem_answer(MethodNotAllowed(), allow=self._allow)
+            else:
+                response = await answer(request, grant, state)
         except (RequestError, ClientError) as error:
-            return problem_answer(error)
+            response = problem_answer(error)
         except Exception as error:  # the last line: whatever failed, the answer is a problem, the log has the rest
             logger.exception("%s %s failed", request.method, request.url.path)
-            return problem_answer(error)
+            response = problem_answer(error)
+        await response(scope, receive, send)
 
 
-def create_application(namesrv: str, routes: Sequence[Route] = ROUTES) -> Starlette:
+class RestApplication(Starlette):
+    """Starlette's application behind a check of the host. Its addresses are found as Starlette finds them, and called
+    past its layers, which take a tenth of a send.
+
+    Requests to other host names than ours are refused, as Django refuses them for the pages: a page on a stranger's
+    name that leads here would have a browser send what is meant for it alone. Where the console is one of HTTPS,
+    nothing comes from another machine without it: a proxy that is trusted says by what it was asked.
+    """
+
+    def __init__(self, addresses: Sequence[StarletteRoute], **named: Any) -> None:
+        super().__init__(**named)
+        self._addresses = addresses
+        self.own_hosts = tuple(settings.ALLOWED_HOSTS)
+        self.wants_https: bool = settings.HTTPS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, as ASGI has it."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        if (refused := self._refused(scope)) is not None:
+            await problem_answer(refused)(scope, receive, send)
+            return
+        path: str = scope["path"]
+        for route in self._addresses:
+            if (found := route.path_regex.match(path)) is not None:
+                scope["path_params"] = found.groupdict()
+                await route.app(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> RequestError | None:
+        """Return why a request is not for us, None if it is."""
+        named = [value for name, value in scope["headers"] if name == b"host"]
+        if len(named) != 1 or not _is_own(named[0], self.own_hosts):
+            return HostUnknown()
+        if self.wants_https and scope["scheme"] == "http":
+            is_here = scope["client"] is not None and is_loopback(scope["client"][0])
+            return None if is_here else NotSecured()
+        return None
+
+
+def create_application(namesrv: str, routes: Sequence[Route] = ROUTES) -> RestApplication:
     """Return the REST application for the brokers of one name server."""
     holder = StateHolder(namesrv)
     # a schedule key and the name of a delayed queue are the caller's own words: they may hold a slash
-    addresses: list[BaseRoute] = [
+    addresses = [
         StarletteRoute(
             ROOT + path.replace("{schedule_key}", "{schedule_key:path}").replace("{queue}", "{queue:path}"),
             Address(holder, (each for each in routes if each.path == path)),
         )
         for path in dict.fromkeys(each.path for each in routes)
     ]
-    addresses += documentation.addresses(holder.get)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -107,11 +142,11 @@ def create_application(namesrv: str, routes: Sequence[Route] = ROUTES) -> Starle
         yield
         await holder.close()
 
-    application = Starlette(
-        routes=addresses,
+    application = RestApplication(
+        addresses,
+        routes=[*addresses, *documentation.addresses(holder.get)],
         lifespan=lifespan,
         exception_handlers={HTTPException: _no_such_address},
-        middleware=[Middleware(OwnHosts)],
     )
     application.router.redirect_slashes = False
     application.state.holder = holder
@@ -124,34 +159,7 @@ async def _no_such_address(request: Request, error: Exception) -> Response:
     return problem_answer(AddressNotFound())
 
 
-class OwnHosts:
-    """ASGI middleware: only what is addressed to a name of ESCAPEMENT_HOSTS gets through.
-
-    Where the console is one of HTTPS, nothing comes from another machine without it: a proxy that is trusted says by
-    what it was asked.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, as ASGI has it, or refuse it."""
-        if scope["type"] == "http":
-            named = [value for name, value in scope["headers"] if name == b"host"]
-            if len(named) != 1 or not _is_own(named[0], tuple(settings.ALLOWED_HOSTS)):
-                await problem_answer(HostUnknown())(scope, receive, send)
-                return
-            if settings.HTTPS and scope["scheme"] == "http" and not _is_here(scope):
-                await problem_answer(NotSecured())(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-
 application = create_application(settings.ESCAPEMENT_NAMESRV)
-
-
-def _is_here(scope: Scope) -> bool:
-    return scope["client"] is not None and is_loopback(scope["client"][0])
 
 
 @lru_cache(maxsize=1_024)

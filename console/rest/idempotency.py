@@ -43,6 +43,7 @@ from console.rest.responses import HEADERS
 logger = logging.getLogger(__name__)
 
 HEADER = "idempotency-key"
+_RAW_HEADER = HEADER.encode()
 KEPT_S = 24 * 3600
 #: of one token in one hour by the clock: the answer to a batch of a thousand may have 300 KB
 MOST_AN_HOUR = 20_000
@@ -57,10 +58,10 @@ Do = Callable[[], Awaitable[Response]]
 
 def key_of(request: Request) -> str | None:
     """Return the key that the request has, None without one. Raises IdempotencyKeyInvalid."""
-    given = request.headers.getlist(HEADER)
+    given = [value for name, value in request.scope["headers"] if name == _RAW_HEADER]
     if not given:
         return None
-    found = _KEY.fullmatch(given[0].strip()) if len(given) == 1 else None
+    found = _KEY.fullmatch(given[0].decode("latin-1").strip()) if len(given) == 1 else None
     if found is None:
         raise IdempotencyKeyInvalid("Idempotency-Key: one, of 1 to 255 printable characters without blanks and quotes.")
     return found[1]

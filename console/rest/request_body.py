@@ -7,6 +7,7 @@ import base64
 import binascii
 import json
 import re
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from console.rest.errors import (
 )
 from console.rest.query import moment_ms
 from console.rest.schemas import DelayMs, DeliverAt, Text
+from console.site.exchange import exchange_of
 
 Key = Annotated[str, Meta(min_length=1, max_length=1024, description="One word without blanks.")]
 PropertyName = Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -75,6 +77,7 @@ class NewMessages(Struct, forbid_unknown_fields=True, kw_only=True):
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=1000)]
 
 
+@lru_cache(1024)
 def check_topic_to_send_to(topic: str) -> None:
     """Raise InvalidArgument for what is no topic's name, and for topics that belong to the broker."""
     check_writable_topic(topic)
@@ -178,6 +181,12 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     announced = headers.get(b"content-length")
     if announced is not None and announced.isdigit() and int(announced) > limit_bytes:
         raise _too_large(limit_bytes)
+    exchange = exchange_of(request.scope)
+    whole = None if exchange is None else exchange.body()
+    if whole is not None:
+        if len(whole) > limit_bytes:
+            raise _too_large(limit_bytes)
+        return whole
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return await _received(request.receive, limit_bytes)

@@ -214,11 +214,14 @@ class Route:
             given["body"] = None if self.is_body_optional and not has_body(request) else await self._read(call)
         key = key_of(request) if self.takes_key else None
         if key is None:
-            return await self._handled(call, given)
-        return await state.keys.once(grant.prefix, key, request, call.body, lambda: self._handled(call, given))
+            return self._checked(call, await self.handler(call, **given))
 
-    async def _handled(self, call: Call, given: Mapping[str, Any]) -> Response:
-        answer = await self.handler(call, **given)
+        async def handled() -> Response:
+            return self._checked(call, await self.handler(call, **given))
+
+        return await state.keys.once(grant.prefix, key, request, call.body, handled)
+
+    def _checked(self, call: Call, answer: Response) -> Response:
         if call.unchecked:
             raise CheckForgotten(f"{self.method} {self.path}: {', '.join(sorted(call.unchecked))}")
         return answer

@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from broker.client import AsyncAdmin, AsyncProducer, AsyncSimpleConsumer, Client
 from broker.client.remoting import Response
 from console.rest.database import Grants, Recorder
 from console.rest.idempotency import Keys
-from console.site.slow_requests import asking_broker
+from console.site.slow_requests import AskingBroker
 
 from .errors import TooManyRequests
 
@@ -35,12 +34,46 @@ class TimedAdmin(AsyncAdmin):
     """An admin whose questions count, in the log of slow requests, as waited for brokers."""
 
     async def _ask(self, *asked: Any, **more: Any) -> Response:
-        with asking_broker():
+        with AskingBroker():
             return await super()._ask(*asked, **more)
 
     async def _change(self, *asked: Any, **more: Any) -> Response:
-        with asking_broker():
+        with AskingBroker():
             return await super()._change(*asked, **more)
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """The messages and bytes that all requests are sending."""
+
+    messages: int = 0
+    size_bytes: int = 0
+
+
+class Sending:
+    """A block in which messages are being sent, counted with those of all others."""
+
+    __slots__ = ("_messages", "_size_bytes", "_under_way")
+
+    def __init__(self, under_way: UnderWay, messages: int, size_bytes: int) -> None:
+        self._under_way = under_way
+        self._messages = messages
+        self._size_bytes = size_bytes
+
+    def __enter__(self) -> None:
+        """Count it; raises TooManyRequests when there is too much already."""
+        all_of_it, size_bytes = self._under_way, self._size_bytes
+        if all_of_it.messages + self._messages > MAX_MESSAGES_UNDER_WAY or (
+            all_of_it.size_bytes and all_of_it.size_bytes + size_bytes > MAX_BYTES_UNDER_WAY
+        ):
+            raise TooManyRequests
+        all_of_it.messages += self._messages
+        all_of_it.size_bytes += size_bytes
+
+    def __exit__(self, *failed: object) -> None:
+        """Have sent it, or failed."""
+        self._under_way.messages -= self._messages
+        self._under_way.size_bytes -= self._size_bytes
 
 
 class ApiState:
@@ -56,30 +89,18 @@ class ApiState:
         self.grants = Grants(self.admin)
         self.recorder = Recorder()
         self.keys = Keys()
-        self._messages = 0
-        self._bytes = 0
+        self._under_way = UnderWay()
         self._flushing: dict[str, tuple[float, bool]] = {}
+
+    def sending(self, messages: int, size_bytes: int) -> Sending:
+        """Return the block in which so much is being sent; its begin raises TooManyRequests where it is too much."""
+        return Sending(self._under_way, messages, size_bytes)
 
     def admin_of(self, broker: str) -> AsyncAdmin:
         """Return the admin of one broker; kept, so only for names that are known."""
         if broker not in self._admins:
             self._admins[broker] = TimedAdmin(self._namesrv, broker)
         return self._admins[broker]
-
-    @contextmanager
-    def under_way(self, messages: int, size_bytes: int) -> Iterator[None]:
-        """Count what is being sent; raises TooManyRequests when there is too much already."""
-        if self._messages + messages > MAX_MESSAGES_UNDER_WAY or (
-            self._bytes and self._bytes + size_bytes > MAX_BYTES_UNDER_WAY
-        ):
-            raise TooManyRequests
-        self._messages += messages
-        self._bytes += size_bytes
-        try:
-            yield
-        finally:
-            self._messages -= messages
-            self._bytes -= size_bytes
 
     async def flushes_first(self, broker: str) -> bool:
         """Return whether the broker answers only when a message is on disk (flushDiskType=SYNC_FLUSH)."""

@@ -78,8 +78,8 @@ def _is_reference(path: str) -> bool:
     return path == _REFERENCE or path.startswith(f"{_REFERENCE}/")
 
 
-async def _any_application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-    await application_for(scope)(scope, receive, send)
+def _any_application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> Awaitable[None]:
+    return application_for(scope)(scope, receive, send)
 
 
 #: what the web server runs

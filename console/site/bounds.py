@@ -19,13 +19,15 @@ from __future__ import annotations
 import asyncio
 import http
 import ipaddress
-from asyncio import TimerHandle
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from console.site.coarse_timers import CoarseTimer, coarse_timers
+from console.site.exchange import EXCHANGE, Exchange
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: from there everything comes that stands behind a proxy which nobody has named, and all of this machine's own
@@ -55,61 +57,23 @@ class HeadTooLarge(Exception):
     """More headers than any browser sends, or longer ones."""
 
 
-class OneWrite:
-    """The transport of one answer: its head leaves with the first bytes of its body.
-
-    uvicorn writes them one after the other, and uvloop sends what is written: two calls to the system for an answer,
-    and whoever waits for it is woken twice. A head behind which nothing comes leaves in the next turn of the loop.
-    """
-
-    __slots__ = ("_head", "_is_begun", "_loop", "_transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._head = b""
-        self._is_begun = False
-
-    def write(self, data: bytes) -> None:
-        """Write bytes, the very first ones together with those that follow."""
-        if self._is_begun:
-            self._transport.write(data)
-        elif self._head:
-            self._is_begun = True
-            self._transport.write(self._head + data)
-        else:
-            self._head = data
-            self._loop.call_soon(self._send_head)
-
-    def _send_head(self) -> None:
-        if not self._is_begun:
-            self._is_begun = True
-            self._transport.write(self._head)
-
-    def is_closing(self) -> bool:
-        """Tell whether the connection ends."""
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        """End the connection once everything is sent."""
-        self._send_head()
-        self._transport.close()
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with bounds; make it with `functools.partial(BoundedProtocol, bounds=...)`."""
 
     def __init__(self, *arguments: Any, bounds: Bounds, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._loop, self._timers = self.loop, coarse_timers(self.loop)
+        #: uvicorn times there how long a connection is idle, with each answer
+        self.loop = cast(asyncio.AbstractEventLoop, self._timers)
         self._bounds = bounds
         #: whether the headers of the next request are awaited, whether they have begun, and how much of them came
         self._awaits_head = True
         self._has_begun = False
-        self._head_bytes = 0
-        self._headers = self._headers_bytes = 0
+        self._head_bytes = self._read_bytes = 0
         self._is_refused = False
-        self._late: TimerHandle | None = None
-        self._untaken: TimerHandle | None = None
+        self._late: CoarseTimer | None = None
+        self._untaken: CoarseTimer | None = None
+        self._exchange: Exchange | None = None
 
     # --- the connection ---
 
@@ -141,8 +105,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request; a head that grows beyond its bound is refused, one that stays away is timed."""
+        self._read_bytes = len(data)
         if self._awaits_head:
-            self._head_bytes += len(data)
+            self._head_bytes += self._read_bytes
         super().data_received(data)
         if self not in self.connections or self.transport.is_closing():
             return  # it has ended, or is a websocket now
@@ -157,31 +122,36 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begin a request, with its first byte."""
         super().on_message_begin()
         self._has_begun = True
-        self._headers = self._headers_bytes = 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Count one whole header against the bound."""
-        self._headers += 1
-        self._headers_bytes += len(name) + len(value)
-        is_long = len(self.url) + self._headers_bytes > self._bounds.head_bytes
-        if is_long or self._headers > self._bounds.headers:
-            self._is_refused = True
-            raise HeadTooLarge
-        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Go on to the body, once the head is whole."""
+        """Go on to the body, once the head is whole and within its bounds."""
+        self._is_refused = self._is_too_large()
+        if self._is_refused:
+            raise HeadTooLarge
         self._awaits_head = self._has_begun = False
         self._head_bytes = 0
         self._stop_waiting()
         before = self.cycle
         super().on_headers_complete()
-        if self.cycle is not None and self.cycle is not before:
-            self.cycle.transport = cast(asyncio.Transport, OneWrite(self.transport, self.loop))
+        cycle: Any = self.cycle
+        if cycle is not before:
+            self._exchange = cycle.transport = Exchange(cycle, self.transport, self._loop)
+            cycle.scope[EXCHANGE] = self._exchange
+
+    def _is_too_large(self) -> bool:
+        """Tell whether a head has too many headers, or is too long; what came with it may be longer."""
+        bounds = self._bounds
+        if len(self.headers) > bounds.headers:
+            return True
+        if self._head_bytes + self._read_bytes <= bounds.head_bytes:
+            return False  # a second head of one read is not in the first of both
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > bounds.head_bytes
 
     def on_message_complete(self) -> None:
         """Go on to the next head, once the body is whole."""
         super().on_message_complete()
+        if self._exchange is not None:
+            self._exchange.is_whole = True
         self._awaits_head = True
         self._stop_waiting()
 
@@ -207,7 +177,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Time a client that does not take what it asked for."""
         super().pause_writing()
         if self._untaken is None:
-            self._untaken = self.loop.call_later(self._bounds.taking_s, self.transport.abort)
+            self._untaken = self._timers.call_later(self._bounds.taking_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         """End the timing of a client that takes its answer again."""
@@ -225,7 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _wait(self, longest_s: float) -> None:
         self._stop_waiting()
-        self._late = self.loop.call_later(longest_s, self._is_late)
+        self._late = self._timers.call_later(longest_s, self._is_late)
 
     def _stop_waiting(self) -> None:
         if self._late is not None:
@@ -258,7 +228,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Abort a connection whose client does not read; closing would wait for it without end."""
         transport = cast(asyncio.WriteTransport, self.transport)
         if transport.get_write_buffer_size():
-            self.loop.call_later(self._bounds.taking_s, transport.abort)
+            self._timers.call_later(self._bounds.taking_s, transport.abort)
 
 
 def refusal(new: Any, connections: set[Any], bounds: Bounds) -> int:

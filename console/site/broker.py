@@ -39,7 +39,7 @@ from console.site.chosen import choice_of, choosing, chosen
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason, joined
 from console.site.mirrored import Cluster, Here, Mirrored, cluster
-from console.site.slow_requests import asking_broker
+from console.site.slow_requests import AskingBroker
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -122,7 +122,7 @@ def ask(
     if (why := _away.get().get(source)) is not None:
         return None, Evidence(source, None, exact, StaleReason.BROKER_UNREACHABLE, requests, why)
     try:
-        with asking_broker():
+        with AskingBroker():
             answer = question(admin())
     except ClientError as error:
         return None, Evidence(source or "broker", None, exact, _reason(error), requests, str(error))
@@ -184,7 +184,7 @@ def tell_each(question: Callable[[Admin], Answer], brokers: Sequence[str]) -> li
 
     def asked(name: str) -> Told[Answer]:
         try:
-            with asking_broker():
+            with AskingBroker():
                 return Told(name, question(admin()))
         except ClientError as error:
             return Told(name, None, error)

@@ -21,6 +21,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from broker.log_lines import Allowance
+from console.site.exchange import exchange_of
 
 logger = logging.getLogger(__name__)
 
@@ -48,16 +49,20 @@ class Waits:
 _waits: ContextVar[Waits | None] = ContextVar("waits", default=None)
 
 
-@contextmanager
-def asking_broker() -> Iterator[None]:
+class AskingBroker:
     """Count the time within as waited for a broker."""
-    waits = _waits.get()
-    began_s = time.perf_counter()
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_began_s",)
+
+    def __enter__(self) -> None:
+        """Begin to wait for a broker."""
+        self._began_s = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        """Add the time that passed to what the request waited for."""
+        waits = _waits.get()
         if waits is not None:
-            waits.broker_s += time.perf_counter() - began_s
+            waits.broker_s += time.perf_counter() - self._began_s
 
 
 def for_this_request(work: Callable[[], Result]) -> Callable[[], Result]:
@@ -124,12 +129,18 @@ class SlowRequests:
 
         async def sends(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                took_s = time.perf_counter() - waits.began_s
-                if took_s >= self._limit_s:
-                    self._tell(scope, message["status"], took_s, waits)
+                self._answered(scope, message["status"], waits)
             await send(message)
 
         await self._application(scope, receive, sends)
+        exchange = exchange_of(scope)
+        if exchange is not None and exchange.status:  # nothing of such an answer was sent through here
+            self._answered(scope, exchange.status, waits)
+
+    def _answered(self, scope: dict[str, Any], status: int, waits: Waits) -> None:
+        took_s = time.perf_counter() - waits.began_s
+        if took_s >= self._limit_s:
+            self._tell(scope, status, took_s, waits)
 
     def _tell(self, scope: dict[str, Any], status: int, took_s: float, waits: Waits) -> None:
         if not self._allowance.take():

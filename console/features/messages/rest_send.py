@@ -26,7 +26,7 @@ from console.rest.responses import json_answer
 from console.rest.route import Call, route
 from console.rest.state import ApiState
 from console.security.tokens import PUBLISH
-from console.site.slow_requests import asking_broker
+from console.site.slow_requests import AskingBroker
 
 
 class Sent(Struct, kw_only=True):
@@ -97,7 +97,7 @@ async def send_one(call: Call, body: NewMessage) -> Response:
     """Send one message; 201 when it is on disk, 202 when it is not known to be, 200 when another one was kept."""
     topic, state = call.named["topic"], call.state
     check_topic_to_send_to(topic)
-    with state.under_way(1, call.body_bytes), asking_broker():
+    with state.sending(1, call.body_bytes), AskingBroker():
         result = await state.producer.send_prepared(topic, outgoing(body))
     sent = _sent(result, body, await state.flushes_first(result.broker))
     return json_answer(sent, _status(sent))
@@ -120,7 +120,7 @@ async def send_several(call: Call, body: NewMessages) -> Response:
     """Send each message on its own, all in one write; 207 with one answer a message."""
     topic, state = call.named["topic"], call.state
     check_topic_to_send_to(topic)
-    with state.under_way(len(body.messages), call.body_bytes):
+    with state.sending(len(body.messages), call.body_bytes):
         items = await _send_each(topic, body.messages, state)
     refused = sum(item.problem is not None for item in items)
     return json_answer(SentBatch(stored=len(items) - refused, refused=refused, results=items), 207)
@@ -136,7 +136,7 @@ async def _send_each(topic: str, wanted: list[NewMessage], state: ApiState) -> l
             places.append(index)
         except (RequestError, ClientError) as error:
             items[index] = _refused(index, error)
-    with asking_broker():
+    with AskingBroker():
         results = await state.producer.send_each(topic, ready)
     brokers = {result.broker for result in results if isinstance(result, SendResult)}
     flushes_first = {broker: await state.flushes_first(broker) for broker in brokers}

@@ -55,7 +55,7 @@ from console.security.tokens import PUBLISH, Grant
 from console.site import broker as site_broker
 from console.site.broker import at
 from console.site.clock import now_ms
-from console.site.slow_requests import asking_broker
+from console.site.slow_requests import AskingBroker
 
 Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
 TransactionState = Literal["open", "parked"]
@@ -201,7 +201,7 @@ class Half:
 async def begin(call: Call, body: NewHalf) -> Response:
     """Send a half; 201 when it is on disk, 202 when it is not known to be. It is never tried twice."""
     state = call.state
-    with state.under_way(1, call.body_bytes):
+    with state.sending(1, call.body_bytes):
         check_topic_to_send_to(body.topic)
         call.require(body.topic)
         check_group(body.producer_group)
@@ -210,7 +210,7 @@ async def begin(call: Call, body: NewHalf) -> Response:
         call.require_scope(body.producer_group, "producer group")
         await _check_message(body.message, state)
         half = as_half(outgoing(body.message), body.producer_group)
-        with asking_broker():
+        with AskingBroker():
             (sent,) = await state.producer.send_each(body.topic, [half])
     if isinstance(sent, ClientError):
         raise sent

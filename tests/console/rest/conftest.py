@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
 from broker.testing import small_store
-from console.rest.app import StateHolder, create_application
+from console.rest.app import RestApplication, StateHolder, create_application
 from console.security import tokens as security_tokens
 from console.security.models import ApiToken
 from tests.client.leftovers import no_client_left
@@ -67,7 +67,7 @@ def namesrv(service: BrokerService) -> str:
 
 
 @pytest.fixture
-async def application(namesrv: str, transactional_db: None) -> AsyncIterator[Starlette]:
+async def application(namesrv: str, transactional_db: None) -> AsyncIterator[RestApplication]:
     """The REST application."""
     made = create_application(namesrv)
     yield made

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -15,13 +16,15 @@ from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
 from console.rest import request_body, state
 from console.rest.app import create_application
+from console.site.web import configuration
 from tests.waiting import until_true
 
 
 @asynccontextmanager
-async def serving(namesrv: str) -> AsyncIterator[int]:
-    """The REST application under uvicorn; gives its port."""
-    config = uvicorn.Config(create_application(namesrv), host="127.0.0.1", port=0, log_level="warning", lifespan="on")
+async def serving(namesrv: str, *, bare: bool = False) -> AsyncIterator[int]:
+    """The REST application as the web process serves it, or under `bare` uvicorn; gives its port."""
+    make: Any = uvicorn.Config if bare else configuration
+    config = make(create_application(namesrv), host="127.0.0.1", port=0, log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # the test's loop keeps its own
     task = asyncio.ensure_future(server.serve())
@@ -122,3 +125,29 @@ async def test_more_than_is_taken_at_once_is_told_to_wait(
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (429, "too_many_requests", "1")
     assert (await admin.runtime())["commitLogMaxOffset"] == "0"
     assert (await api.post("/api/v1/topics/orders/messages", json={"body": "x"})).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/topics", 200),
+        ("GET", "/api/v1/topics?nothing=1", 400),
+        ("POST", "/api/v1/topics/orders/messages", 415),
+        ("HEAD", "/api/v1/topics", 405),
+        ("DELETE", "/api/v1/nowhere", 404),
+    ],
+)
+async def test_an_answer_is_the_same_behind_any_server(
+    service: BrokerService, token: str, method: str, path: str, status: int
+) -> None:
+    told = []
+    async with serving(service.namesrv_address) as ours, serving(service.namesrv_address, bare=True) as theirs:
+        for port in (ours, theirs):
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+                answer = await client.request(method, path, headers={"authorization": f"Bearer {token}"})
+            left_out = ("date", "server")
+            headers = {name: text for name, text in answer.headers.items() if name not in left_out}
+            assert "date" in answer.headers
+            told.append((answer.status_code, headers, answer.content))
+    assert told[0] == told[1]
+    assert told[0][0] == status

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import websockets
 
-from console.site.bounds import Bounds, OneWrite
+from console.site.bounds import Bounds
 from console.site.web import SOCKET_MESSAGE_BYTES
 from tests.console.site.listening import Line, serving
 from tests.waiting import until_true
@@ -100,6 +100,20 @@ async def test_headers_beyond_their_bounds_are_refused(headers: bytes) -> None:
         assert (await site.ask(LAST)).startswith(b"HTTP/1.1 200 ")
 
 
+async def test_a_head_behind_another_one_has_the_same_bounds() -> None:
+    # both in one read, which is larger than a head may be
+    async with serving(application) as site:
+        told = await site.ask(GET + b"\r\n" + GET + b"X-Long: " + b"y" * (70 << 10) + b"\r\n\r\n")
+        assert b"HTTP/1.1 431 " in told
+
+
+async def test_a_head_may_have_a_large_body_behind_it() -> None:
+    async with serving(application) as site:
+        large = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (100 << 10, b"y" * (100 << 10))
+        line = await site.connect(large + LAST)
+        assert (await line.rest()).count(b"HTTP/1.1 200 ") == 2
+
+
 async def test_a_head_without_an_end_is_refused_when_it_is_too_long() -> None:
     async with serving(application) as site:
         assert (await site.ask(b"GET /" + b"x" * (70 << 10))).startswith(b"HTTP/1.1 431 ")
@@ -154,63 +168,3 @@ async def test_a_websocket_says_little_at_once() -> None:
             await page.recv()
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
-
-
-class Written:
-    """A transport that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.is_closed = False
-
-    def write(self, data: bytes) -> None:
-        assert not self.is_closed
-        self.pieces.append(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-async def turn() -> None:
-    """The loop has done what was to be done in its next turn."""
-    done = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(done.set_result, None)
-    await done
-
-
-async def test_an_answer_leaves_in_one_write() -> None:
-    written = Written()
-    answer = OneWrite(written, asyncio.get_running_loop())  # type: ignore[arg-type]  # as much of one as is used
-    answer.write(b"head")
-    answer.write(b"body")
-    answer.write(b"more")
-    await turn()
-    assert written.pieces == [b"headbody", b"more"]
-
-
-async def test_a_head_with_nothing_behind_it_leaves_too() -> None:
-    written, ended = Written(), Written()
-    waits = OneWrite(written, asyncio.get_running_loop())  # type: ignore[arg-type]  # as much of one as is used
-    ends = OneWrite(ended, asyncio.get_running_loop())  # type: ignore[arg-type]  # as much of one as is used
-    waits.write(b"head")
-    ends.write(b"head")
-    ends.close()
-    await turn()
-    waits.write(b"later")
-    assert written.pieces == [b"head", b"later"] and not written.is_closed
-    assert ended.pieces == [b"head"] and ended.is_closed
-
-
-async def test_a_head_comes_before_a_body_that_takes_its_time() -> None:
-    go_on = asyncio.Event()
-
-    async def slow(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
-        await go_on.wait()
-        await send({"type": "http.response.body", "body": b"yes"})
-
-    async with serving(slow) as site:
-        line = await site.connect(LAST)
-        assert (await line.head()).startswith(b"HTTP/1.1 200 ")
-        go_on.set()
-        assert await line.rest() == b"yes"
