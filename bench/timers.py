@@ -23,7 +23,9 @@ DEFINITION = (
 )
 TOPIC = "TimerLoad"
 RATE, MORE, SPAN_MS, THREADS = 2_000, 5_000, 10_000, 16
-P50_MS, P99_MS, MAX_MS = 1, 5, 50
+P50_MS, P99_ASYNC_MS, P99_MS, MAX_MS = 1, 2, 5, 50
+#: of the rate at which Apache RocketMQ delivers what is due together
+HERD = 2.5
 Event = dict[str, Any]
 
 
@@ -99,7 +101,7 @@ def measure(options: Namespace, at: str) -> Section:
 def steady_rows(late: dict[tuple[str, str], Event], flush: str) -> list[Row]:
     """Return the rows of lateness, and that none was early, lost or delivered twice."""
     ours, theirs = late["escapement", flush], late["apache", flush]
-    limits = {"p50": P50_MS, "p99": P99_MS, "max": MAX_MS}
+    limits = {"p50": P50_MS, "p99": P99_ASYNC_MS if flush == "async" else P99_MS, "max": MAX_MS}
     rows = [
         Row(
             f"flush {flush}, lateness {name}", f"{ours[name]} ms", f"{theirs[name]} ms",
@@ -130,7 +132,7 @@ def herd_rows(herd: dict[tuple[str, int], Event], herds: tuple[int, ...]) -> lis
     for count in herds:
         ours = herd["escapement", count]
         rates = [each["count"] * 1_000 / max(1, each["lastMs"] - each["dueMs"]) for each in (ours, theirs)]
-        rows.append(compared(f"burst of {count:,}", *rates, "messages/s", ">= 1.0", lambda ratio: ratio >= 1))
+        rows.append(compared(f"burst of {count:,}", *rates, "messages/s", f">= {HERD}", lambda ratio: ratio >= HERD))
         wrong = [str(each["early"] + each["lost"] + each["twice"]) for each in (ours, theirs)]
         rows.append(Row("... early, lost or twice", wrong[0], wrong[1], "", "0", wrong[0] == "0"))
     return rows
