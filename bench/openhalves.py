@@ -30,7 +30,7 @@ TOPIC, STEADY, GROUP = "Held", "Steady", "holders"
 CHUNK, RATE = 500, 300
 #: Longer than the time-out of the last half.
 IDLE_S = 10
-ROUND_S, MEMORY_MB, SEND_RATIO, PAGE_MS = 10, 250, 2, 200
+ROUND_S, MEMORY_MB, SEND_RATIO, PAGE_MS = 10, 250, 1.2, 200
 PATIENCE_S = 600
 PAGES = ("/transactions/", f"/transactions/?group={GROUP}", "/transactions/?state=parked")
 

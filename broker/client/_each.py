@@ -30,7 +30,7 @@ from ._pipeline import (
 )
 from ._session import Deadline, refusal
 from ._types import SendResult
-from .errors import BadAnswer, ClientError, NoSuchQueue
+from .errors import BadAnswer, ClientError
 
 _BATCH = int(Request.SEND_BATCH_MESSAGE)
 #: What keeps a broker from all messages of a topic: none of a batch that is refused so need be sent again by itself.
@@ -62,23 +62,30 @@ class Each:
 
         Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
         """
-        addresses = {way.address for way in self._ways if isinstance(way, Destination)}
-        connected, failed = await _connect(self._pipelines, addresses, deadline)
-        told = [_told(failed, way, message) for way, message in zip(self._ways, self._messages, strict=True)]
-        if failed and not connected:
-            raise next(error for error in told if error is not None and not isinstance(error, NoSuchQueue))
-        self._results[:] = told
         going: dict[int, tuple[Destination, list[int]]] = {}
         for nth, way in enumerate(self._ways):
-            if isinstance(way, Destination) and told[nth] is None:
-                going.setdefault(id(way), (way, []))[1].append(nth)
-                self._left += 1
+            if isinstance(way, Destination):
+                (going.get(id(way)) or going.setdefault(id(way), (way, [])))[1].append(nth)
+            else:
+                self._results[nth] = way
+        addresses = {way.address for way, _ in going.values()}
+        connected, failed = await _connect(self._pipelines, addresses, deadline)
+        if failed and not connected:
+            way, (first, *_) = next(iter(going.values()))
+            raise told_of_key(failed[way.address], way, self._messages[first])
+        for way, numbers in going.values():
+            if way.address in connected:
+                self._left += len(numbers)
+            else:
+                for nth in numbers:
+                    self._results[nth] = told_of_key(failed[way.address], way, self._messages[nth])
         self._timeout_ms = deadline.left_ms
         for way, numbers in going.values():
-            self._write(connected[way.address], way, numbers)
+            if way.address in connected:
+                self._write(connected[way.address], way, numbers)
         for pipeline in connected.values():
             pipeline.flush()  # the broker works on these while what comes next is read here
-        if going:
+        if self._left:
             await self._done
         return [result for result in self._results if result is not None]
 
@@ -169,14 +176,6 @@ def _goes_alone(message: Outgoing) -> bool:
     # DELAY, TIMER_DELIVER_MS and the like; TRAN_MSG; what looks so goes by itself as well
     stored = message.properties
     return message.group is not None or "DEL" in stored or "TRA" in stored or "WAIT\x01false" in stored
-
-
-def _told(failed: Mapping[str, ClientError], way: Destination | ClientError, message: Outgoing) -> ClientError | None:
-    """Return why a message cannot leave, None where it can."""
-    if isinstance(way, ClientError):
-        return way
-    error = failed.get(way.address)
-    return None if error is None else told_of_key(error, way, message)
 
 
 async def _connect(
