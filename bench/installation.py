@@ -72,7 +72,7 @@ class Installation:
         client.get(path)
         token = client.cookies["csrftoken"]
         answer = client.post(path, data={**fields, "csrfmiddlewaretoken": token}, headers={"Referer": self.base})
-        if answer.status_code != 302:
+        if answer.status_code not in (302, 303):
             raise RuntimeError(f"{path} answered {answer.status_code}")
 
 
