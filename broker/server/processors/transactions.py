@@ -282,8 +282,10 @@ def _checked_ending(ext: Mapping[str, str]) -> tuple[str, str, str]:
 
 # Asking producers.
 
-#: Questions in one slice: as many as take about this long.
-_SLICE_S = 0.0006
+#: Questions in one slice: as many as take about this long; beside those who send, who each wait for half of one, fewer.
+_SLICE_S, _SLICE_BESIDE_S = 0.0006, 0.00034
+#: Somebody sends while the last write is no longer ago.
+_BESIDE_S = 0.03
 _FEWEST, _MOST = 16, 256
 #: While something is written questions wait for so long (the loop counts in milliseconds: less would be no pause), but
 #: not so often one after the other: disks may be slow.
@@ -306,6 +308,7 @@ class CheckRounds:
         self._is_writing = is_writing
         self._pauses = 0
         self._slice = _FEWEST
+        self._last_write_s = -_BESIDE_S
         self._questions = Questions(state.config.broker_name)
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.Handle | None = None
@@ -342,14 +345,17 @@ class CheckRounds:
 
     def ask_slice(self) -> float:
         """Ask for a moment, unless others are to go first; return how long to pause, in seconds."""
-        if self._is_writing() and self._pauses < _MOST_PAUSES:
-            self._pauses += 1
-            return _WRITING_PAUSE_S
-        self._pauses = 0
         begin_s = time.perf_counter()
+        if self._is_writing():
+            self._last_write_s = begin_s
+            if self._pauses < _MOST_PAUSES:
+                self._pauses += 1
+                return _WRITING_PAUSE_S
+        self._pauses = 0
         asked = self.ask(self._slice)
         if asked == self._slice:
-            is_short = time.perf_counter() - begin_s < _SLICE_S
+            most_s = _SLICE_BESIDE_S if begin_s - self._last_write_s < _BESIDE_S else _SLICE_S
+            is_short = time.perf_counter() - begin_s < most_s
             self._slice = min(self._slice + _FEWEST, _MOST) if is_short else max(self._slice // 2, _FEWEST)
         if asked or self._is_behind:
             return 0
