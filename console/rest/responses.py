@@ -34,16 +34,16 @@ _FIELDS = b"".join(b"%b: %b\r\n" % header for header in _RAW_HEADERS) + b"conten
 class JsonAnswer(Response):
     """An answer in JSON; its headers, but for the length, are made once for all."""
 
+    def __init__(self, body: bytes, status: int) -> None:
+        self.status_code, self.body, self.background = status, body, None
+        self.init_headers()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, as ASGI has it, or in one piece where the server takes it."""
         exchange, body = exchange_of(scope), cast(bytes, self.body)
         is_plain = self.raw_headers[:-1] == _RAW_HEADERS
         if exchange is None or not is_plain or not exchange.answer(self.status_code, _FIELDS % len(body), body):
             await super().__call__(scope, receive, send)
-
-    def __init__(self, body: bytes, status: int) -> None:
-        self.status_code, self.body, self.background = status, body, None
-        self.init_headers()
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
         """Set the headers as they go over the wire."""

@@ -70,6 +70,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._awaits_head = True
         self._has_begun = False
         self._head_bytes = self._read_bytes = 0
+        #: what came since the last byte of a body: sizes of its chunks, and headers behind it (trailers)
+        self._around_bytes = 0
         self._is_refused = False
         self._late: CoarseTimer | None = None
         self._untaken: CoarseTimer | None = None
@@ -108,10 +110,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._read_bytes = len(data)
         if self._awaits_head:
             self._head_bytes += self._read_bytes
+        else:
+            self._around_bytes += self._read_bytes
         super().data_received(data)
         if self not in self.connections or self.transport.is_closing():
             return  # it has ended, or is a websocket now
         if not self._awaits_head:
+            if self._around_bytes > self._bounds.head_bytes:
+                self._refuse(431, "What comes around the body is too large.")
             return
         if self._has_begun and self._head_bytes > self._bounds.head_bytes:
             self._refuse(431, "The headers are too large.")
@@ -129,10 +135,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_refused:
             raise HeadTooLarge
         self._awaits_head = self._has_begun = False
-        self._head_bytes = 0
+        self._head_bytes = self._around_bytes = 0
         self._stop_waiting()
         before = self.cycle
         super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            self.headers = []  # the scope has those of the head; what follows a body is none of them
         cycle: Any = self.cycle
         if cycle is not before:
             self._exchange = cycle.transport = Exchange(cycle, self.transport, self._loop)
@@ -146,6 +154,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_bytes + self._read_bytes <= bounds.head_bytes:
             return False  # a second head of one read is not in the first of both
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > bounds.head_bytes
+
+    def on_body(self, body: bytes) -> None:
+        """Take bytes of a body; who waits for it bounds them."""
+        super().on_body(body)
+        self._around_bytes = 0
 
     def on_message_complete(self) -> None:
         """Go on to the next head, once the body is whole."""

@@ -114,6 +114,47 @@ async def test_a_head_may_have_a_large_body_behind_it() -> None:
         assert (await line.rest()).count(b"HTTP/1.1 200 ") == 2
 
 
+CHUNKED = b"POST /kept HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [b"0\r\nX-Long: " + b"y" * (500 << 10), b"0\r\n" + b"X: y\r\n" * (100 << 10), b"3;" + b"y" * (500 << 10)],
+    ids=["a trailer", "many trailers", "a chunk's extension"],
+)
+async def test_what_comes_around_a_body_is_bounded(around: bytes) -> None:
+    kept = Kept()
+    async with serving(kept) as site:
+        # an answer is lost where not all was read that came; that it ends is what counts
+        assert b" 200 " not in await site.ask(CHUNKED + around)
+        assert kept.bodies == []
+        assert b" 200 " in await site.ask(CHUNKED + b"3;x=y\r\ntwo\r\n0\r\nX-Last: z\r\nHost: evil\r\n\r\n" + LAST)
+    assert kept.bodies == [b"onetwo", b""]
+    told = [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]
+    assert kept.headers == [told, [(b"host", b"localhost"), (b"connection", b"close")]]
+
+
+class Kept:
+    """An application that keeps what it is sent, once it is whole."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.headers: list[list[tuple[bytes, bytes]]] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Read the whole body, and answer."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body, more = body + message["body"], message["more_body"]
+        self.bodies.append(body)
+        self.headers.append(scope["headers"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
 async def test_a_head_without_an_end_is_refused_when_it_is_too_long() -> None:
     async with serving(application) as site:
         assert (await site.ask(b"GET /" + b"x" * (70 << 10))).startswith(b"HTTP/1.1 431 ")
