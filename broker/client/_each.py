@@ -65,7 +65,7 @@ class Each:
         going: dict[int, tuple[Destination, list[int]]] = {}
         for nth, way in enumerate(self._ways):
             if isinstance(way, Destination):
-                (going.get(id(way)) or going.setdefault(id(way), (way, [])))[1].append(nth)
+                going.setdefault(id(way), (way, []))[1].append(nth)
             else:
                 self._results[nth] = way
         addresses = {way.address for way, _ in going.values()}
@@ -192,8 +192,7 @@ async def _connect(
             failed[address] = error
 
     for address in addresses:
-        pipeline = pipelines.ready(address)
-        if pipeline is not None and pipeline.has_room:
+        if (pipeline := pipelines.with_room(address)) is not None:
             connected[address] = pipeline
     if len(connected) < len(addresses):
         await asyncio.gather(*(connect(address) for address in addresses if address not in connected))

@@ -370,6 +370,11 @@ class Pipelines(Connections[Pipeline]):
             closed=lambda address: BrokerUnreachable(address, "the client was closed"),
         )
 
+    def with_room(self, address: str) -> Pipeline | None:
+        """Return the pipeline to `address` if something can be written there without waiting."""
+        pipeline = self.ready(address)
+        return pipeline if pipeline is not None and pipeline.has_room else None
+
 
 # The answer to a send, read the short way.
 

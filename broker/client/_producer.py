@@ -159,8 +159,8 @@ class AsyncProducer(AsyncClosing):
         return True
 
     async def _send_to(self, destination: Destination, message: Outgoing, deadline: Deadline) -> SendResult:
-        pipeline = self._pipelines.ready(destination.address)
-        if pipeline is None or not pipeline.has_room:
+        pipeline = self._pipelines.with_room(destination.address)
+        if pipeline is None:
             pipeline = await pipeline_with_room(self._pipelines, destination.address, deadline)
         answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
 

@@ -375,7 +375,7 @@ class Deadline:
     @property
     def left_ms(self) -> int:
         """Milliseconds until then, for a request that has to be given some: at least 1."""
-        return max(1, int((self._at_s - self._loop.time()) * 1000))
+        return max(1, int(self.left_s * 1000))
 
     async def of(self, work: Awaitable[Result], waited_for: str) -> Result:
         """Wait for the result of `work`; raises Timeout, which names `waited_for`, when the time is over first."""

@@ -98,9 +98,9 @@ class SendWatch:
         self, topic: str, messages: Sequence[Outgoing], send: Callable[[Sequence[Outgoing]], Awaitable[Result]]
     ) -> Result:
         """Send the messages, which carry the span's context then."""
-        spans, trace = tracing.spans(), self._trace
-        if spans is None and trace is None:
+        if self.is_idle:
             return await send(messages)
+        spans, trace = tracing.spans(), self._trace
         began_ms = _now_ms()
         if spans is None:
             result = await send(messages)

@@ -38,13 +38,8 @@ class MessageIdentifier:
 
 def written(broker: str, topic: str, position: int, unique_key: str) -> str:
     """Return the id of these parts as text."""
-    return written_at(position.to_bytes(8, "big"), broker, topic, unique_key)
-
-
-def written_at(position: bytes, broker: str, topic: str, unique_key: str) -> str:
-    """Return the id of these parts as text; the position in its eight bytes."""
     key = b"\0" + _from_hex(unique_key) if _is_hex_id(unique_key) else b"\1" + unique_key.encode()
-    raw = position + _place(broker, topic) + key
+    raw = position.to_bytes(8, "big") + _place(broker, topic) + key
     return _PREFIX + _to_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode()
 
 

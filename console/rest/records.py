@@ -59,14 +59,6 @@ def position_in(offset_id: str) -> int:
     return int(offset_id[-16:], 16)
 
 
-def place_in(offset_id: str) -> bytes:
-    """Return that position in its eight bytes, for ids of messages (`identifiers.written_at`)."""
-    place = bytes.fromhex(offset_id[-16:])
-    if len(place) != 8:
-        raise ValueError(f"{offset_id!r} is no offset id.")
-    return place
-
-
 def is_timer(message: Message) -> bool:
     """Return whether the message waits for a moment, or did."""
     return message.topic == TIMER_TOPIC or TIMER_OUT_MS in message.properties

@@ -12,8 +12,8 @@ from broker.client.errors import ScheduleKeyTaken, TimerTooFar
 from console.operations.actor import SEND_MESSAGES
 from console.rest.access import Topic
 from console.rest.errors import MomentPast, RequestError, TooManyRequests, problem_for
-from console.rest.identifiers import written_at
-from console.rest.records import place_in
+from console.rest.identifiers import written
+from console.rest.records import position_in
 from console.rest.request_body import (
     MAX_BATCH_BYTES,
     MAX_SINGLE_BYTES,
@@ -169,8 +169,9 @@ def _status(sent: Sent) -> int:
 
 
 def _sent(result: SendResult, wanted: NewMessage, flushes_first: bool) -> Sent:
+    position = position_in(result.offset_message_id)
     return Sent(
-        id=written_at(place_in(result.offset_message_id), result.broker, result.topic, result.message_id),
+        id=written(result.broker, result.topic, position, result.message_id),
         message_id=result.message_id,
         topic=result.topic,
         broker=result.broker,
