@@ -54,8 +54,9 @@ FOLLOW_INTERVAL_S = 0.2
 WAIT_MS = 2_000
 #: pause between two rounds of a broker that is polled
 POLL_INTERVAL_S = 1.0
-#: a round that writes much is followed by a pause of so many times its length
-PAUSE_RATIO = 3
+#: a round that writes much is followed by a pause of so many times its length, up to POLL_INTERVAL_S: with topics of a
+#: thousand queues that all move it would take a tenth of a core from whoever sends
+PAUSE_RATIO = 30
 #: how often it is written how far a broker is that is quiet; pages take rows of 5 s ago for old ones
 STATE_INTERVAL_MS = 2_000
 #: pause after a failed round, and while another mirror has the lock
