@@ -1,5 +1,8 @@
 # Everything one needs from a terminal. `make help` lists it.
-PYTHON ?= python3
+ifeq ($(origin PYTHON), undefined)
+# asked once, and only where an environment is made
+PYTHON = $(eval PYTHON := $$(shell console/run/which-python))$(PYTHON)
+endif
 BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.site.settings
 # what pytest made of the tests is kept: each worker would make it again
@@ -120,7 +123,7 @@ $(BIN)/python:
 
 .venv/.spark: requirements/spark.txt .venv/.runtime
 	@echo "installing what is pinned in $<"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --use-pep517 -r $<
 	@touch $@
 
 .venv/.dev: requirements/dev.txt $(wildcard broker/fast/*.[ch]) broker/fast/pyproject.toml .venv/.runtime

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import resource
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -201,8 +202,15 @@ def overcommit(proc: Path = Path("/proc")) -> Finding:
     return ok(f"vm.overcommit_memory={said}") if said else cannot_tell("the kernel does not report its overcommit mode")
 
 
-def python(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """Look whether Python is new enough, and what a broker needs is installed."""
+def is_optimized() -> bool:
+    """Tell whether this Python was compiled with the compiler's optimizations, as distributions and images have it;
+    pyenv does so only when told (`PYTHON_CONFIGURE_OPTS=--enable-optimizations`). console/run/which-python asks the
+    same."""
+    return sys.base_prefix == "/usr" or "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+
+
+def python(found: tuple[int, ...] = sys.version_info[:3], optimized: Callable[[], bool] = is_optimized) -> Finding:
+    """Look whether Python is new enough, and what a broker needs is installed; tell what makes it slower."""
     text = ".".join(map(str, found))
     if found[:2] < PYTHON:
         return change(f"Python {text}", f"Python {'.'.join(map(str, PYTHON))} or newer")
@@ -213,7 +221,8 @@ def python(found: tuple[int, ...] = sys.version_info[:3]) -> Finding:
         except PackageNotFoundError:
             return change(f"{name} is not installed", "pip install 'escapement-mq[broker]'")
     packages.append(f"{MODULE} in use" if FAST is not None else "nothing compiled (escapement-mq[fast])")
-    return ok(f"Python {text}, {', '.join(packages)}")
+    how = "" if optimized() else " compiled without optimizations (docs/INSTALL.md)"
+    return ok(f"Python {text}{how}, {', '.join(packages)}")
 
 
 def _memory_rows(proc: Path) -> dict[str, int]:

@@ -218,6 +218,13 @@ def test_other_things_that_are_wrong(tmp_path: Path) -> None:
     assert "nothing can be written" in store_checks.sync_time(Path("/proc")).text
 
 
+def test_how_python_was_compiled() -> None:
+    assert "without optimizations" not in machine.python(optimized=lambda: True).text
+    slow = machine.python(optimized=lambda: False)
+    assert slow.verdict is Verdict.OK
+    assert "without optimizations" in slow.text
+
+
 def test_nothing_is_left_behind_and_nothing_is_changed(tmp_path: Path) -> None:
     list(examine(checks_of(tmp_path, "127.0.0.1", 1, 2)))
     assert list(tmp_path.iterdir()) == []
