@@ -30,11 +30,13 @@ from ..rocketmq.properties import (
 from ..rocketmq.topics import TIMER_TOPIC
 from .errors import InvalidDelayLevel, InvalidProperties
 
-_WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
+# What repeats below is no possessive group: Python before 3.11.5 takes those wrong in which alternatives or looks ahead
+# stand. It never goes back for long: what one property is follows from its first bytes.
+_WELL_FORMED = re.compile("(?:[^\x01\x02]++\x01[^\x02]*+\x02)*").fullmatch
 #: Properties in which nothing needs a closer look, with an id, and without tags and keys. Group: the id.
 _OTHER = (
     rb"(?:(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|POP_CK\x01|__CRC32#|TRAN_MSG\x01)"
-    rb"[ -~]++\x01[ -~]*+\x02)*+"
+    rb"[ -~]++\x01[ -~]*+\x02)*"
 )
 _PLAIN = re.compile(_OTHER + rb"UNIQ_KEY\x01([!-~]++)\x02" + _OTHER).fullmatch
 _KEYS = re.compile(rb"[!-~]*+").fullmatch
@@ -47,7 +49,7 @@ _MOMENT = "TIMER_DE"
 _USUAL = re.compile(
     "(?:(?:UNIQ_KEY\x01([^\x02]*+)|TAGS\x01([^\x02]*+)|KEYS\x01([^\x02]*+)"
     "|(?(4)(?!))(TIMER_DELAY_MS|TIMER_DELIVER_MS|TIMER_DELAY_SEC)\x01([0-9]{1,15}+)(?=\x02)"
-    "|(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|POP_CK\x01|__CRC32#)[^\x01\x02]++\x01[^\x02]*+)\x02)*+"
+    "|(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|POP_CK\x01|__CRC32#)[^\x01\x02]++\x01[^\x02]*+)\x02)*"
 ).fullmatch
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tarfile
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,8 +30,7 @@ SIZES = {
 
 
 def of_apache(name: str, target: Path) -> Path:
-    with tarfile.open(FIXTURES / name / "store.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    shutil.unpack_archive(FIXTURES / name / "store.tar.xz", target)
     return target / "store"
 
 

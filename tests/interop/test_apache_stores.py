@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tarfile
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ def sends(name: str) -> list[Sent]:
 
 def unpack(name: str, target: Path) -> Path:
     """The store directory of a fixture."""
-    with tarfile.open(FIXTURES / name / "store.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    shutil.unpack_archive(FIXTURES / name / "store.tar.xz", target)
     return target / "store"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -78,8 +78,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def unpack(name: str) -> Path:
         target = tmp_path_factory.mktemp(name)
-        with tarfile.open(folders()[name] / "store.tar.xz") as archive:
-            archive.extractall(target, filter="data")
+        shutil.unpack_archive(folders()[name] / "store.tar.xz", target)
         return next(target.rglob("commitlog")).parent
 
     return unpack
