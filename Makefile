@@ -136,6 +136,6 @@ $(BIN)/python:
 
 .venv/.scan: requirements/scan.txt | $(BIN)/python
 	@echo "installing what is pinned in $<"
-	@$(PYTHON) -m venv .venv/scan
+	@$(BIN)/python -m venv .venv/scan
 	@.venv/scan/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
