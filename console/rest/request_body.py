@@ -8,10 +8,12 @@ import binascii
 import json
 import re
 from functools import lru_cache
+from operator import ne
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import astuple
 from starlette.requests import Request
 from starlette.types import Receive
 
@@ -69,6 +71,9 @@ class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
     durability: Annotated[
         Literal["sync", "async"], Meta(description="sync: answered when on disk; async: answered immediately with 202.")
     ] = "sync"
+
+
+_NOTHING_GIVEN = astuple(NewMessage())
 
 
 class NewMessages(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -247,14 +252,14 @@ def names_in(value: object) -> int:
 
     A name that was given its default's value, or text that holds `":`, only makes the numbers differ.
     """
-    if isinstance(value, NewMessages):
-        return 1 + sum(map(names_in, value.messages))
     if isinstance(value, NewMessage):
-        count = (value.body is not UNSET) + (value.body_base64 is not UNSET) + (value.tag is not None)
-        count += bool(value.keys) + bool(value.properties) + len(value.properties) + (value.group is not None)
-        count += (value.deliver_at is not None) + (value.delay_ms is not None) + (value.schedule_key is not None)
-        count += (value.on_conflict is not None) + value.reject_past
-        return count + (value.delay_level != 0) + (value.durability != "sync")
+        return sum(map(ne, astuple(value), _NOTHING_GIVEN)) + len(value.properties)
+    if isinstance(value, NewMessages):
+        # field by field, as most are given in all messages or in none
+        columns = zip(*map(astuple, value.messages), strict=True)
+        missing = sum(column.count(nothing) for column, nothing in zip(columns, _NOTHING_GIVEN, strict=True))
+        given = len(value.messages) * len(_NOTHING_GIVEN) - missing
+        return 1 + given + sum([len(each.properties) for each in value.messages])
     return -1
 
 

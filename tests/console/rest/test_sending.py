@@ -6,10 +6,12 @@ import base64
 import json
 
 import httpx
+import msgspec
 import pytest
 
 from broker.client import AsyncAdmin
-from console.rest.request_body import MAX_BATCH_BYTES, MAX_SINGLE_BYTES
+from console.rest.errors import DuplicateName
+from console.rest.request_body import MAX_BATCH_BYTES, MAX_SINGLE_BYTES, NewMessage, NewMessages, decode, names_in
 
 ONE = "/api/v1/topics/orders/messages"
 MANY = "/api/v1/topics/orders/messages:batch"
@@ -164,6 +166,25 @@ async def test_bad_bodies_are_refused_and_nothing_is_written(
     assert answer.json()["detail"]
     assert answer.json()["remedy"]
     assert await stored_count(admin) == 0
+
+
+VALUES = {
+    "body": "x", "body_base64": "eA==", "tag": "t", "keys": ["k"], "properties": {"a": "1", "b": "2"}, "group": "g",
+    "queue": 1, "broker": "b", "sharding_key": "s", "delay_level": 1, "deliver_at": 1_800_000_000_000, "delay_ms": 1,
+    "schedule_key": "o", "on_conflict": "keep", "reject_past": True, "durability": "async",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NewMessage.__struct_fields__)
+def test_names_are_counted_whatever_is_given(name: str) -> None:
+    part = json.dumps({name: VALUES[name]})[1:-1]
+    count = 1 + 2 * (name == "properties")
+    one = f"{{{part}}}".encode()
+    assert names_in(decode(one, msgspec.json.Decoder(NewMessage))) == count
+    several = msgspec.json.Decoder(NewMessages)
+    assert names_in(decode(b'{"messages":[{"body":"x"},%b,{}]}' % one, several)) == 2 + count
+    with pytest.raises(DuplicateName):
+        decode(b'{"messages":[{"body":"x"},{%b,%b}]}' % (part.encode(), part.encode()), several)
 
 
 async def test_fields_that_are_not_known_are_named_not_ignored(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
