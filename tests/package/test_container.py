@@ -27,7 +27,7 @@ def test_the_image_runs_what_the_wheel_has_and_not_as_root() -> None:
     names = [line.split()[0] for line in LINES]
     assert of("USER") == ["10001"]
     assert "RUN" not in names[names.index("USER") :]
-    assert LINES[:2] == ["ARG BASE=docker.io/library/python:3.12-slim-bookworm", "FROM ${BASE}"]
+    assert LINES[:2] == ["ARG BASE=docker.io/library/python:3.13-slim-bookworm", "FROM ${BASE}"]
 
 
 def test_the_page_builds_this_file_from_the_wheel_alone() -> None:
