@@ -58,13 +58,15 @@ _templates: dict[tuple[bytes, int, int, int, int], bytes] = {}
 timer adds some hundred."""
 
 
-_hosts: dict[bytes, bytes] = {}
-"""Addresses of stores as ids of messages have them; a process has one or a few."""
+class _Hosts(dict[bytes, bytes]):
+    """Addresses of stores as ids of messages have them; a process has one or a few."""
+
+    def __missing__(self, store_host: bytes) -> bytes:
+        made = self[store_host] = store_host.hex().upper().encode()
+        return made
 
 
-def _hex_of(store_host: bytes) -> bytes:
-    made = _hosts[store_host] = store_host.hex().upper().encode()
-    return made
+_hosts = _Hosts()
 
 
 class StoredOwner(Protocol):
@@ -128,10 +130,9 @@ def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> by
         return encode(_command(ticket, opaque, BINARY, handle))
     more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
     if FAST is not None:
-        host = _hosts.get(ticket.store_host) or _hex_of(ticket.store_host)
         frame = FAST.send_reply(
-            _LANGUAGE, PROTOCOL_VERSION, _TAIL, host, opaque, ticket.position, ticket.queue_id, ticket.queue_offset,
-            ticket.unique_key, more,
+            _LANGUAGE, PROTOCOL_VERSION, _TAIL, _hosts[ticket.store_host], opaque, ticket.position, ticket.queue_id,
+            ticket.queue_offset, ticket.unique_key, more,
         )  # fmt: skip
         if frame is not None:
             return frame
@@ -159,7 +160,7 @@ def _waiting(due_ms: int, handle: bytes | None) -> bytes:
 def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:
     """Return an answer with places for opaque, position, queue id, queue offset, unique key and more, of these
     lengths."""
-    host = _hosts.get(store_host) or _hex_of(store_host)
+    host = _hosts[store_host]
     id_length = len(host) + 16
     ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length + more_length
     header_length = _HEADER_OWN_BYTES + ext_length
@@ -187,10 +188,9 @@ def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> byte
     if handle is not None:
         more += b',"recallHandle":"%b"' % handle
     if FAST is not None:
-        host = _hosts.get(ticket.store_host) or _hex_of(ticket.store_host)
         frame = FAST.json_send_reply(
-            _JSON_LAST, _JSON_BEFORE_OPAQUE, _JSON_BEHIND_OPAQUE, host, opaque, ticket.position, ticket.queue_id,
-            ticket.queue_offset, ticket.unique_key, more,
+            _JSON_LAST, _JSON_BEFORE_OPAQUE, _JSON_BEHIND_OPAQUE, _hosts[ticket.store_host], opaque, ticket.position,
+            ticket.queue_id, ticket.queue_offset, ticket.unique_key, more,
         )  # fmt: skip
         if frame is not None:
             return frame
@@ -198,7 +198,7 @@ def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> byte
     if _NEEDS_NO_ESCAPE(unique_key) is None:
         return encode(_command(ticket, opaque, 0, handle))
     header = _JSON_HEADER % (
-        ticket.store_host.hex().upper().encode(), ticket.position, ticket.queue_id, ticket.queue_offset,
+        _hosts[ticket.store_host], ticket.position, ticket.queue_id, ticket.queue_offset,
         unique_key.encode(), more, opaque,
     )  # fmt: skip
     return _JSON_START(4 + len(header), len(header)) + header
