@@ -32,11 +32,12 @@ DEFINITION = (
     "dashboards run flow --follow` runs; five times a second the figures in PostgreSQL are compared with what was "
     "acknowledged, and the age of the oldest message that they miss is noted; the first {warm} s are warm-up. *A "
     "scan*: {slow} single sends a second, each from when it ought to leave to its answer, in turns "
-    "alone and while `manage.py dashboards run` computes all nine over a log of {records:,} records; p99 of all turns."
+    "alone and while `manage.py dashboards run` computes all nine over a log of {records:,} records, again and again; "
+    "p99 of all turns."
 )
 RATE, BATCH, SECONDS, WARM_S = 10_000, 100, 40, 10
 SLOW_RATE, TURN_S, TURNS = 200, 12, 3
-SPARK_STARTS_S = 12
+SCAN_STARTS_S = 3
 RECORDS, QUICK_RECORDS = 5_000_000, 200_000
 BEHIND_S, RATIO = 10.0, 1.2
 TOPIC = "Followed"
@@ -135,11 +136,12 @@ def _turns(one: Installation, store: Path, turns: int) -> tuple[list[float], lis
     for _ in range(turns):
         alone += _times(one)
         _forget_runs(one)
-        with _child([sys.executable, MANAGE, "dashboards", "run", "--store", str(store)], one.env) as scan:
-            threading.Event().wait(SPARK_STARTS_S)
+        scan = [sys.executable, MANAGE, "dashboards", "run", "--store", str(store)]
+        with _child(["sh", "-c", 'while "$@"; do :; done', "scans", *scan], one.env) as scans:
+            threading.Event().wait(SCAN_STARTS_S)
             beside += _times(one)
-            if scan.poll() is not None:
-                raise RuntimeError("the scan was over before the sends were: more records are needed")
+            if scans.poll() is not None:
+                raise RuntimeError("a scan failed")
         print(f"  p99 alone {_p99(alone):.2f} ms, beside a scan {_p99(beside):.2f} ms", file=sys.stderr)
     return alone, beside
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from broker.doctor.machine import is_optimized
+
 REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "var" / "bench"
 
@@ -78,9 +80,10 @@ def machine() -> list[str]:
     memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
     shape = f"{os.cpu_count()} cores ({processor()}), {memory_kb / (1 << 20):.0f} GB of memory"
+    python = platform.python_version() + ("" if is_optimized() else " (compiled without optimizations)")
     return [
         f"{shape}, {platform.system()} {platform.release()}",
-        f"Python {platform.python_version()}; {java[0] if java else 'no Java'}; Apache RocketMQ 5.5.0; Redisson 4.7.0",
+        f"Python {python}; {java[0] if java else 'no Java'}; Apache RocketMQ 5.5.0; Redisson 4.7.0",
     ]
 
 
