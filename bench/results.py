@@ -72,6 +72,9 @@ Words: **lateness** is the time of arrival in the consumer's handler minus due (
 level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's process, page cache not counted.
 **Ready** is the first send answered after the start of the process. **Ratio** is ours / theirs, in the same run with
 the same client, medians, the JVMs warmed up.
+
+Most of the machine's memory is used once before anything is measured. On a new virtual machine the first use of a page
+asks its host for it; whoever stores would pay for that: 2.1 us for a message of a batch of 50 instead of 1.4.
 """
 
 
