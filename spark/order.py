@@ -25,7 +25,7 @@ from .archive.files import Archive, Entry
 from .cluster_options import parse_cluster_options
 from .cluster_source import cluster_of
 from .engines import AUTO, SPARK_FROM_MB
-from .priority import GROUP_NICENESS, available, chosen, give_way
+from .priority import GROUP_NICENESS, SPARED, available, chosen, give_way
 from .question import HOUR_MS
 from .scan import CLUSTER, Source, clear_scans, is_cluster, scratch_of
 from .source import LogPartition
@@ -83,8 +83,9 @@ class Order:
 
 def settled(order: Order, session_niceness: int = GROUP_NICENESS) -> Order:
     """Give way to everybody else; return the order with the number of cores, and a directory for what is needed
-    meanwhile. To be called once, before anything is started. Only cores that somebody counted bind a scan."""
-    cores = chosen(available(), order.cores)
+    meanwhile. To be called once, before anything is started. Only cores that somebody counted bind a scan; without a
+    word it leaves one alone, unless it has a share of its own."""
+    cores = chosen(available(), order.cores, SPARED if session_niceness == GROUP_NICENESS else 0)
     give_way(cores if order.cores else (), session_niceness)
     return replace(
         order,

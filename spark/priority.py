@@ -5,10 +5,9 @@
 processor to the next tick (4 ms at 250 Hz) while somebody wakes up who is owed it, and one synced send wakes up half a
 dozen threads, the kernel's among them. A member of an idle group gives the processor up at once. Nothing else does that
 across sessions: SCHED_IDLE counts within its own. The group lies below the one that this process is in already, so
-whatever limits that has go on to hold. What it is worth stands in docs/BENCHMARKS.md: beside a scan the p99 of sends is
-1.42 times that of sends alone; it was 3.5 times before there was a group, and before larger reads.
+whatever limits that has go on to hold. What it is worth stands in docs/BENCHMARKS.md.
 
-``chosen`` says which processors a scan takes.
+``chosen`` says which processors a scan takes: one is left alone.
 """
 
 from __future__ import annotations
@@ -166,6 +165,10 @@ def _own_group(proc: Path) -> tuple[Path, bool]:
 
 #: As many at most without a word: each takes a Python process and its memory.
 MOST = 4
+#: As many are left alone by a scan without a word. With an idle group on every processor none ever looks for work of
+#: another one, and whoever is woken may wait for the next tick: beside scans of all of two the p99 of sends was 2.5
+#: times that of sends alone, beside scans of one 1.3 to 1.9 times (docs/BENCHMARKS.md).
+SPARED = 1
 
 
 def available() -> set[int]:
@@ -175,10 +178,12 @@ def available() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def chosen(among: Collection[int], wanted: int) -> list[int]:
+def chosen(among: Collection[int], wanted: int, spared: int = SPARED) -> list[int]:
     """Return the processors of a scan, at least one.
 
-    ``wanted``: how many; 0: all, but never more than MOST. The last ones are taken: the first ones serve devices too.
+    ``wanted``: how many; 0: all but ``spared``, and never more than MOST. The last ones are taken: the first ones
+    serve devices too.
     """
     there = sorted(among)
-    return there[-max(1, min(wanted or MOST, len(there))) :]
+    count = min(wanted, len(there)) if wanted else min(MOST, len(there) - spared)
+    return there[-max(1, count) :]

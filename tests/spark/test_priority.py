@@ -65,15 +65,34 @@ def test_a_scan_ends_with_whoever_started_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted", "expected"),
+    ("there", "wanted", "spared", "expected"),
     [
-        (2, 0, [0, 1]),
-        (1, 0, [0]),
-        (32, 0, [28, 29, 30, 31]),
-        (32, 6, [26, 27, 28, 29, 30, 31]),
-        (2, 1, [1]),
-        (2, 8, [0, 1]),
+        (2, 0, 1, [1]),
+        (2, 0, 0, [0, 1]),
+        (1, 0, 1, [0]),
+        (4, 0, 1, [1, 2, 3]),
+        (32, 0, 1, [28, 29, 30, 31]),
+        (32, 6, 1, [26, 27, 28, 29, 30, 31]),
+        (2, 1, 1, [1]),
+        (2, 2, 1, [0, 1]),
+        (2, 8, 1, [0, 1]),
     ],
 )
-def test_how_many_processors_a_scan_takes(there: int, wanted: int, expected: list[int]) -> None:
-    assert chosen(range(there), wanted) == expected
+def test_how_many_processors_a_scan_takes(there: int, wanted: int, spared: int, expected: list[int]) -> None:
+    assert chosen(range(there), wanted, spared) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "spared"), [("order, p.GROUP_NICENESS", 1), ("order, p.FOLLOWER_NICENESS", 0)], ids=["scan", "follower"]
+)
+def test_a_scan_leaves_a_processor_alone_and_what_follows_the_log_does_not(
+    tmp_path: Path, given: str, spared: int
+) -> None:
+    look = (
+        "import spark.priority as p, sys; from spark.order import Order, settled; "
+        "order = Order(sys.argv[1], '', '', {}, 0, scratch=sys.argv[2]); "
+        f"print(settled({given}).cores)"
+    )
+    command = [sys.executable, "-c", look, str(tmp_path), str(tmp_path / "scratch")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert int(said) == len(chosen(available(), 0, spared))
