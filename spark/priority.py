@@ -167,7 +167,7 @@ def _own_group(proc: Path) -> tuple[Path, bool]:
 MOST = 4
 #: As many are left alone by a scan without a word. With an idle group on every processor none ever looks for work of
 #: another one, and whoever is woken may wait for the next tick: beside scans of all of two the p99 of sends was 2.5
-#: times that of sends alone, beside scans of one 1.3 to 1.9 times (docs/BENCHMARKS.md).
+#: times that of sends alone, beside scans of one 1.1 (flush async) to 2.0 times (docs/BENCHMARKS.md).
 SPARED = 1
 
 
