@@ -3,11 +3,11 @@
 ``give_way`` lowers priorities. ``join`` enters a group of processes that Linux lets run only where nobody else wants to
 (cgroups(7), ``cpu.idle``). Niceness, even of a whole session, is a share: a process with the least of it still keeps a
 processor to the next tick (4 ms at 250 Hz) while somebody wakes up who is owed it, and one synced send wakes up half a
-dozen threads, the kernel's among them. A member of an idle group gives the processor up at once. Nothing else does that
-across sessions: SCHED_IDLE counts within its own. The group lies below the one that this process is in already, so
-whatever limits that has go on to hold. What it is worth stands in docs/BENCHMARKS.md.
+dozen threads, the kernel's among them. A member of an idle group gives the processor up to whoever is woken, at once.
+Nothing else does that across sessions: SCHED_IDLE counts within its own. The group lies below the one that this process
+is in already, so whatever limits that has go on to hold. What it is worth stands in docs/BENCHMARKS.md.
 
-``chosen`` says which processors a scan takes: one is left alone.
+``chosen`` says which processors a scan takes; why one is left alone stands at SPARED.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def available() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def chosen(among: Collection[int], wanted: int, spared: int = SPARED) -> list[int]:
+def chosen(among: Collection[int], wanted: int, spared: int) -> list[int]:
     """Return the processors of a scan, at least one.
 
     ``wanted``: how many; 0: all but ``spared``, and never more than MOST. The last ones are taken: the first ones

@@ -33,7 +33,7 @@ subprocess.Popen([sys.executable, "-c", child]).wait()
 
 
 def test_a_process_and_all_that_it_starts_give_way() -> None:
-    cores = chosen(available(), 1)
+    cores = chosen(available(), 1, 0)
     done = subprocess.run([sys.executable, "-c", LOOK, json.dumps(cores)], capture_output=True, text=True, check=True)
     niceness, policy, leads_session, (its_policy, its_niceness, its_cores) = json.loads(done.stdout)
     assert NICENESS <= niceness == its_niceness
