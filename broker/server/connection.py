@@ -476,16 +476,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, command: Command) -> None:
         """Write an answer or a pushed request; for an answer that does not fit a frame, one that says so."""
-        try:
-            frame = encode(command)
-        except BadFrame as error:
-            if not command.is_response:
-                raise
-            logger.error(
-                "%s: the answer to request %d cannot be written: %s", self.server.name, command.asked_code, error
-            )
-            command = replace(command, code=Answer.SYSTEM_ERROR, ext={}, body=b"", remark=f"No answer: {error}.")
-            frame = encode(command)
+        frame = frame_of(command)
         if command.asked_ms:
             server = self.server
             server.times.answered(
@@ -589,3 +580,14 @@ class Connection(asyncio.Protocol):
         """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def frame_of(command: Command) -> bytes:
+    """Return the frame of an answer or a pushed request; for an answer that does not fit one, a frame that says so."""
+    try:
+        return encode(command)
+    except BadFrame as error:
+        if not command.is_response:
+            raise
+        logger.error("The answer to request %d cannot be written: %s", command.asked_code, error)
+        return encode(replace(command, code=Answer.SYSTEM_ERROR, ext={}, body=b"", remark=f"No answer: {error}."))

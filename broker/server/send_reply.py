@@ -1,27 +1,28 @@
 """Answers to sends, made when the messages are durable, and histograms of sizes and times.
 
 On a message's way there is one `list.append`; the rest is done for all messages of a sync at once. Answers are made
-from templates that keep the constant parts, with one write a connection. `Sends` counts how large the messages are that
-come in, and how long their senders wait for an answer.
+from templates that keep the constant parts, with one write a connection: each write wakes a client, which on a busy
+machine takes the processor from whoever writes the next. `Sends` counts how large the messages are that come in, and
+how long their senders wait for an answer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Protocol, cast
 
 from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.log.ticket import Ticket
-from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
+from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer, Request
 from ..rocketmq.compiled import FAST
-from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
+from ..rocketmq.frame import BINARY, LANGUAGES, MAX_HEADER_BYTES, Command, encode, encode_fields
 from ..rocketmq.ids import handle_of
 from ..rocketmq.properties import MSG_REGION, TRACE_SWITCH
-from .connection import Connection
+from .connection import Connection, frame_of
 from .slow_requests import SlowRequests
 
 REGION = "DefaultRegion"
@@ -43,12 +44,13 @@ _DUE_AND_HANDLE = _DUE + b"\0\x0crecallHandle%b%b"
 _JSON_LAST = json.dumps(TRACE_FIELDS, separators=(",", ":"))[1:-1].encode()
 _JSON_BEFORE_OPAQUE = b'},"flag":%d,"language":"PYTHON","opaque":' % RESPONSE_FLAG
 _JSON_BEHIND_OPAQUE = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % PROTOCOL_VERSION
-_JSON_HEADER = (
-    b'{"code":0,"extFields":{"msgId":"%%b%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b%b%%d%b'
-    % (_JSON_LAST, _JSON_BEFORE_OPAQUE, _JSON_BEHIND_OPAQUE)
+_JSON_HEADER, _JSON_BATCH_HEADER = (
+    b'{"code":0,"extFields":{"msgId":"%b","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b%b%%d%b'
+    % (ids, _JSON_LAST, _JSON_BEFORE_OPAQUE, _JSON_BEHIND_OPAQUE)
+    for ids in (b"%b%016X", b"%b")
 )
 _JSON_START = Struct(">II").pack
-_NEEDS_NO_ESCAPE = re.compile("[0-9A-Za-z_.:-]*+").fullmatch
+_NEEDS_NO_ESCAPE = re.compile("[0-9A-Za-z_.:,-]*+").fullmatch
 _HEADER_OWN_BYTES = 21
 _OPAQUE_AT = 13
 _CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACTION)) + len(_TAIL)
@@ -70,13 +72,33 @@ _hosts = _Hosts()
 
 
 class StoredOwner(Protocol):
-    """An owner of tickets that is told about each (a batch, a message sent back)."""
+    """An owner of tickets that is told about each (a message sent back)."""
 
     def stored(self, ticket: Ticket) -> None:
         """Take note that the ticket's message is durable."""
 
     def refused(self, code: int, remark: str) -> None:
         """Take note that the message could not be made durable; may be called once for each message of a batch."""
+
+
+class BatchOwner:
+    """The owner of a batch's ticket: who sent it waits for one answer with the ids of all its messages."""
+
+    __slots__ = ("asked_ms", "connection", "opaque", "serialization", "unique_key")
+
+    def __init__(self, connection: Connection, opaque: int, serialization: int, asked_ms: int, unique_key: str) -> None:
+        self.connection = connection
+        self.opaque = opaque
+        self.serialization = serialization
+        self.asked_ms = asked_ms
+        self.unique_key = unique_key
+
+    def refused(self, code: int, remark: str) -> None:
+        """Answer that the batch may be lost."""
+        self.connection.send(Command(
+            code, remark=remark, flag=RESPONSE_FLAG, opaque=self.opaque, serialization=self.serialization,
+            asked_code=Request.SEND_BATCH_MESSAGE, asked_ms=self.asked_ms,
+        ))  # fmt: skip
 
 
 class SendReplies:
@@ -87,11 +109,10 @@ class SendReplies:
 
     def write(self, tickets: Iterable[Ticket]) -> None:
         """Answer all that waited for these tickets."""
-        written: dict[Connection, list[bytes]] = {}
+        written: defaultdict[Connection, list[bytes]] = defaultdict(list)
+        batches: list[tuple[Connection, int]] = []
         for ticket in tickets:
             owner = ticket.owner
-            if owner is None:
-                continue
             if isinstance(owner, tuple):
                 connection, opaque, serialization = owner
                 handle = None
@@ -101,13 +122,14 @@ class SendReplies:
                     frame = binary_reply(ticket, opaque, handle)
                 else:
                     frame = json_reply(ticket, opaque, handle)
-                parts = written.get(connection)
-                if parts is None:
-                    written[connection] = [frame]
-                else:
-                    parts.append(frame)
-            else:
+                written[connection].append(frame)
+            elif isinstance(owner, BatchOwner):
+                written[owner.connection].append(batch_reply(ticket, owner))
+                batches.append((owner.connection, owner.asked_ms))
+            elif owner is not None:
                 cast(StoredOwner, owner).stored(ticket)
+        if batches:
+            _count(batches)
         for connection, parts in written.items():
             connection.write(b"".join(parts))
 
@@ -122,6 +144,15 @@ class SendReplies:
                 connection.send(answer)
             elif owner is not None:
                 cast(StoredOwner, owner).refused(Answer.SYSTEM_ERROR, remark)
+
+
+def _count(batches: list[tuple[Connection, int]]) -> None:
+    """Count how long these batches took; those of one read were asked at the same time."""
+    for (connection, asked_ms), count in Counter(batches).items():
+        server = connection.server
+        server.times.answered(
+            connection, Request.SEND_BATCH_MESSAGE, Answer.SUCCESS, asked_ms, server.clock(), is_later=True, count=count
+        )
 
 
 def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
@@ -202,6 +233,18 @@ def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> byte
         unique_key.encode(), more, opaque,
     )  # fmt: skip
     return _JSON_START(4 + len(header), len(header)) + header
+
+
+def batch_reply(ticket: Ticket, owner: BatchOwner) -> bytes:
+    """Return the answer to a batch; one that says so where the ids of its messages do not fit a header."""
+    if owner.serialization != BINARY and _NEEDS_NO_ESCAPE(owner.unique_key) is not None:
+        header = _JSON_BATCH_HEADER % (
+            ticket.offset_message_id.encode(), ticket.queue_id, ticket.queue_offset, owner.unique_key.encode(), b"",
+            owner.opaque,
+        )  # fmt: skip
+        if len(header) <= MAX_HEADER_BYTES:
+            return _JSON_START(4 + len(header), len(header)) + header
+    return frame_of(reply_command([ticket], owner.opaque, owner.serialization, owner.unique_key))
 
 
 def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | None) -> Command:

@@ -15,9 +15,8 @@ from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.append import Sends
-from ...engine.log.ticket import Ticket
 from ...engine.tables.groups import is_dead_letter
-from ...rocketmq.codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer, Request
+from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
 from ...rocketmq.compiled import FAST, twin
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
@@ -53,7 +52,7 @@ from ...rocketmq.sends import (
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, TEMPLATE_TOPIC, reply_topic
 from ..connection import SHORT_FRAME_BYTES, Connection, Express, Handler
 from ..pump import AnsweredOwner
-from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
+from ..send_reply import TRACE_FIELDS, BatchOwner, SendReplies
 from ..state import BrokerState
 
 logger = logging.getLogger(__name__)
@@ -227,7 +226,7 @@ class SendProcessor:
         owner = None
         if not frame_flag & ONEWAY_FLAG:
             unique_key = parse_properties(properties).get(UNIQUE_KEY, "")
-            owner = _BatchOwner(connection, opaque, serialization, now_ms, unique_key)
+            owner = BatchOwner(connection, opaque, serialization, now_ms, unique_key)
         try:
             self._append_batch(connection, topic, queue_id, body, sys_flag, born_ms, now_ms, owner)
         except (BrokerError, RequestRefused):
@@ -275,7 +274,7 @@ class SendProcessor:
             asked = (request.opaque, request.serialization, request.asked_ms)
             self._append_batch(
                 connection, header.topic, header.queue_id, request.body, header.sys_flag, header.born_ms,
-                self._state.clock(), None if request.is_oneway else _BatchOwner(connection, *asked, unique_key),
+                self._state.clock(), None if request.is_oneway else BatchOwner(connection, *asked, unique_key),
             )  # fmt: skip
         else:
             self._append(connection, request, header)
@@ -338,7 +337,7 @@ class SendProcessor:
         sys_flag: int,
         born_ms: int,
         now_ms: int,
-        owner: _BatchOwner | None,
+        owner: BatchOwner | None,
     ) -> None:
         if topic.startswith(RETRY_PREFIX):
             raise RequestRefused(
@@ -371,30 +370,6 @@ class SendProcessor:
             None if request.is_oneway else AnsweredOwner(connection, request),
         )
         return None
-
-
-class _BatchOwner:
-    """The owner of a batch's ticket: it answers once the batch is durable."""
-
-    __slots__ = ("_asked_ms", "_connection", "_opaque", "_serialization", "_unique_key")
-
-    def __init__(self, connection: Connection, opaque: int, serialization: int, asked_ms: int, unique_key: str) -> None:
-        self._connection = connection
-        self._opaque = opaque
-        self._serialization = serialization
-        self._asked_ms = asked_ms
-        self._unique_key = unique_key
-
-    def stored(self, ticket: Ticket) -> None:
-        answer = reply_command([ticket], self._opaque, self._serialization, self._unique_key)
-        answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, self._asked_ms
-        self._connection.send(answer)
-
-    def refused(self, code: int, remark: str) -> None:
-        self._connection.send(Command(
-            code, remark=remark, flag=RESPONSE_FLAG, opaque=self._opaque, serialization=self._serialization,
-            asked_code=Request.SEND_BATCH_MESSAGE, asked_ms=self._asked_ms,
-        ))  # fmt: skip
 
 
 def _owner(connection: Connection, request: Command) -> object:
