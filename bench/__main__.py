@@ -32,7 +32,6 @@ from bench import (
     timers,
     two_brokers,
 )
-from bench.memory import touch
 from bench.results import keep
 
 #: What is measured where nobody says what: all that the table of goals needs beside a peer.
@@ -85,8 +84,6 @@ def main() -> int:
     unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:
         parser.error(f"no measurement is called {unknown[0]}")
-    if not options.quick:
-        touch()
     holds = True
     for name in options.names or (MEASUREMENTS if options.all else USUAL):
         print(f"measuring {name}", file=sys.stderr)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from bench.memory import fill
 from bench.results import RESULTS
 from tests.interop.readiness import answered_code
 from tests.interop.servers import SERVERS, Server, StoreShape
@@ -51,10 +52,12 @@ SIZES = {"segment_size_bytes": 256 << 20, "index_slots": 5_000_000, "index_entri
 
 @contextmanager
 def work_directory() -> Iterator[Path]:
-    """Yield a directory for stores and logs on the disk that the repository is on."""
+    """Yield a directory for stores and logs on the disk that the repository is on; meanwhile hardly any memory is
+    free."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     base = Path(tempfile.mkdtemp(prefix="run-", dir=RESULTS))
     try:
+        fill(base)
         yield base
     finally:
         shutil.rmtree(base, ignore_errors=True)
