@@ -159,11 +159,11 @@ class Clients:
 
     @property
     def pids(self) -> list[int]:
-        """Their processes."""
+        """The processes of both programs."""
         return [program.child.pid for program in (self.flow, self.load.program)]
 
     def end(self) -> None:
-        """Stop them."""
+        """Stop both programs."""
         tell(self.pids, signal.SIGCONT)
         self.flow.child.kill()
         self.load.end()
