@@ -163,7 +163,7 @@ class Clients:
         return [program.child.pid for program in (self.flow, self.load.program)]
 
     def end(self) -> None:
-        """Stop both programs."""
+        """Stop both programs, also where they stand still."""
         tell(self.pids, signal.SIGCONT)
         self.flow.child.kill()
         self.load.end()
