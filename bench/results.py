@@ -75,7 +75,7 @@ the same client, medians, the JVMs warmed up.
 
 Before each measurement the memory that is free is filled with pages of a file that is only read, as that of a server is
 that has run for a day. A virtual machine asks its host for a free page when it is used, and may give it back seconds
-after it became free; whoever stores would pay for that: 1.6 us for a message of a batch of 50 instead of 1.3.
+after it became free; whoever stores would pay for that.
 """
 
 
