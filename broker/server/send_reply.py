@@ -244,7 +244,9 @@ def batch_reply(ticket: Ticket, owner: BatchOwner) -> bytes:
         )  # fmt: skip
         if len(header) <= MAX_HEADER_BYTES:
             return _JSON_START(4 + len(header), len(header)) + header
-    return frame_of(reply_command([ticket], owner.opaque, owner.serialization, owner.unique_key))
+    command = reply_command([ticket], owner.opaque, owner.serialization, owner.unique_key)
+    command.asked_code = Request.SEND_BATCH_MESSAGE
+    return frame_of(command)
 
 
 def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | None) -> Command:

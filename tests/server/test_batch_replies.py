@@ -110,10 +110,13 @@ def test_the_quick_answer_is_the_slow_one(positions: list[int], opaque: int, ser
 
 
 @pytest.mark.parametrize("serialization", [JSON, BINARY])
-async def test_ids_that_no_header_can_hold_are_told_of(server: Server, serialization: int) -> None:
+async def test_ids_that_no_header_can_hold_are_told_of(
+    server: Server, serialization: int, caplog: pytest.LogCaptureFixture
+) -> None:
     caller = caller_of(server)
     large = caller.asks(1, range(0, 52_000_000, 100), serialization=serialization)
     SendReplies("broker-a").write([large, caller.asks(2, [0], serialization=serialization)])
+    assert f"The answer to request {Request.SEND_BATCH_MESSAGE:d} cannot be written" in caplog.text
     ((refusal, answer),) = caller.answers()
     assert (refusal.opaque, refusal.code) == (1, Answer.SYSTEM_ERROR)
     assert "a header of 17," in (refusal.remark or "")
