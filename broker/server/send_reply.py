@@ -244,13 +244,13 @@ def batch_reply(ticket: Ticket, owner: BatchOwner) -> bytes:
         )  # fmt: skip
         if len(header) <= MAX_HEADER_BYTES:
             return _JSON_START(4 + len(header), len(header)) + header
-    command = reply_command([ticket], owner.opaque, owner.serialization, owner.unique_key)
+    command = reply_command(ticket, owner.opaque, owner.serialization, owner.unique_key)
     command.asked_code = Request.SEND_BATCH_MESSAGE
     return frame_of(command)
 
 
 def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | None) -> Command:
-    command = reply_command([ticket], opaque, serialization, ticket.unique_key or "")
+    command = reply_command(ticket, opaque, serialization, ticket.unique_key or "")
     if handle is not None:
         command.ext["recallHandle"] = handle.decode()
     if ticket.conflict is not None:
@@ -258,18 +258,17 @@ def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | No
     return command
 
 
-def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique_key: str) -> Command:
-    """Return the answer to a send of one or more messages: ids joined by commas, the first one's offset."""
-    first = tickets[0]
+def reply_command(ticket: Ticket, opaque: int, serialization: int, unique_key: str) -> Command:
+    """Return the answer to a send; a batch has its ids joined by commas, and the first one's offset."""
     ext = {
-        "msgId": ",".join([ticket.offset_message_id for ticket in tickets]),
-        "queueId": str(first.queue_id),
-        "queueOffset": str(first.queue_offset),
+        "msgId": ticket.offset_message_id,
+        "queueId": str(ticket.queue_id),
+        "queueOffset": str(ticket.queue_offset),
         "transactionId": unique_key,
         **TRACE_FIELDS,
     }
-    if first.due_ms is not None:
-        ext["escDueMs"] = str(first.due_ms)
+    if ticket.due_ms is not None:
+        ext["escDueMs"] = str(ticket.due_ms)
     return Command(0, ext, flag=RESPONSE_FLAG, opaque=opaque, serialization=serialization)
 
 

@@ -52,7 +52,7 @@ def test_both_ways_read_the_same_of_what_waits(due_ms: int, name: bytes | None, 
 
 def json_command(sent: Ticket, handle: bytes | None) -> Command:
     """The answer as the slow way makes it, with a binary header."""
-    command = reply_command([sent], 5, BINARY, sent.unique_key or "")
+    command = reply_command(sent, 5, BINARY, sent.unique_key or "")
     if handle is not None:
         command.ext["recallHandle"] = handle.decode()
     return command

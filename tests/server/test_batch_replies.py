@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,27 +16,10 @@ from broker.server.connection import Connection, Limits, Server
 from broker.server.send_reply import BatchOwner, SendReplies, batch_reply, reply_command
 from broker.server.sniffing import front
 from broker.server.statistics import row_labels
+from tests.server.access.test_tls import Line
 from tests.server.test_server import Clock
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
-
-
-class Line(asyncio.Transport):
-    """A connection that keeps each write by itself."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 4711), "sockname": ("127.0.0.1", 10911)})
-        self.writes: list[bytes] = []
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is held back."""
-
-    def is_closing(self) -> bool:
-        return False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep what is written."""
-        self.writes.append(bytes(data))
 
 
 @dataclass
@@ -72,7 +54,7 @@ def server() -> Server:
 
 
 def caller_of(server: Server) -> Caller:
-    made = Caller(front(None)(server), Line())
+    made = Caller(front(None)(server), Line("127.0.0.1", "127.0.0.1"))
     made.connection.connection_made(made.line)
     return made
 
@@ -104,7 +86,7 @@ def test_the_quick_answer_is_the_slow_one(positions: list[int], opaque: int, ser
     ticket = caller_of(Server("broker", {}, Clock(), Limits())).asks(
         opaque, positions, serialization=serialization, key=key
     )
-    slow = encode(reply_command([ticket], opaque, serialization, key))
+    slow = encode(reply_command(ticket, opaque, serialization, key))
     assert isinstance(ticket.owner, BatchOwner)
     assert decode(batch_reply(ticket, ticket.owner)[4:]) == decode(slow[4:])
 

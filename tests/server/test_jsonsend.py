@@ -120,7 +120,7 @@ def test_the_quick_answer_is_the_slow_one(
     host: bytes,
 ) -> None:
     ticket = Ticket(None, "T", queue_id, queue_offset, position, 100, 1, host, due_ms, unique_key)
-    slow = encode(reply_command([ticket], opaque, JSON, unique_key or ""))
+    slow = encode(reply_command(ticket, opaque, JSON, unique_key or ""))
     assert decode(json_reply(ticket, opaque)[4:]) == decode(slow[4:])
     named = decode(json_reply(ticket, opaque, b"aGFuZGxl-_=")[4:])
     assert named.ext == decode(slow[4:]).ext | {"recallHandle": "aGFuZGxl-_="}

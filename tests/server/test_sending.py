@@ -171,7 +171,7 @@ def test_the_quick_answer_is_the_slow_one(
     queue_id: int, queue_offset: int, position: int, opaque: int, unique_key: str | None, host: bytes
 ) -> None:
     ticket = Ticket(None, "T", queue_id, queue_offset, position, 100, 1, host, None, unique_key)
-    slow = encode(reply_command([ticket], opaque, BINARY, unique_key or ""))
+    slow = encode(reply_command(ticket, opaque, BINARY, unique_key or ""))
     assert decode(binary_reply(ticket, opaque)[4:]) == decode(slow[4:])
 
 

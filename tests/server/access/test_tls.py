@@ -129,15 +129,15 @@ class Line(asyncio.Transport):
 
     def __init__(self, peer: str, own: str) -> None:
         super().__init__({"peername": (peer, 4711), "sockname": (own, 10911)})
-        self.said = b""
+        self.writes: list[bytes] = []
         self.is_closed = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is held back."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep what is said."""
-        self.said += data
+        """Keep each write by itself."""
+        self.writes.append(bytes(data))
 
     def is_closing(self) -> bool:
         return self.is_closed
