@@ -26,6 +26,7 @@ from broker.engine.engine import Engine
 from broker.engine.log.append import Sends
 from broker.rocketmq.message import pack_host
 from broker.rocketmq.properties import format_properties
+from broker.server.listener import limit_free_memory
 
 TOPIC, STORED_TOPIC, QUEUES = "Pending", "Stored", 4
 DAY_MS = 86_400_000
@@ -120,6 +121,7 @@ def settle(engine: Engine, now_ms: int) -> None:
 
 
 if __name__ == "__main__":
+    limit_free_memory()
     told = fill(Path(sys.argv[1]), *map(int, sys.argv[2:]))
     print(json.dumps(told), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

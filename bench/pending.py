@@ -42,7 +42,7 @@ DEFINITION = (
 PROBE = "PendingProbe"
 SIZES, QUICK_SIZES = (1_000_000, 3_000_000, 10_000_000), (20_000, 50_000)
 STEADY_S, WARM_UP_S = 20, 5
-MEMORY_MB, ASK_MS, CANCEL_MS, DISK_BYTES, KILLED_S, POWER_S, CLEAN_S = 250, 200, 5, 160, 5, 60, 3
+MEMORY_MB, ASK_MS, CANCEL_MS, DISK_BYTES, KILLED_S, POWER_S, CLEAN_S = 120, 200, 5, 160, 5, 60, 3
 #: A queue entry, a unit of the timer log, and an index entry each for unique key and schedule key.
 PARTS_BYTES = (20, 52, 20, 20)
 

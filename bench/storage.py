@@ -22,7 +22,7 @@ DEFINITION = (
 )
 TOPIC = "Storage"
 FULL, QUICK = 5_000_000, 200_000
-MEMORY_MB, KILLED_S, CLEAN_S = 150, 5, 2
+MEMORY_MB, KILLED_S, CLEAN_S = 100, 5, 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from ..engine.fsck.survey import sizes_of
 from ..server.broker import BrokerService, Protection
 from ..server.clock import Clocks
 from ..server.connection import Limits
-from ..server.listener import raise_descriptor_limit
+from ..server.listener import limit_free_memory, raise_descriptor_limit
 from ..server.namesrv import NamesrvConfig, NamesrvService
 from . import HostingRefused, access_config, name_servers, refuse_open_listening, simulation, tls_config
 from .worker import STOP_TIMEOUT_S, Guest
@@ -50,6 +50,7 @@ class LoopGuest(Guest):
         """Listen, if that is allowed."""
         refuse_open_listening()
         raise_descriptor_limit()
+        limit_free_memory()
         self._thread.start()
         return self._started.result(START_TIMEOUT_S)
 

@@ -20,7 +20,15 @@ from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService, Protection
 from .clock import Clocks, Simulation
 from .connection import Limits
-from .listener import Listening, ListeningRefused, Remedies, is_loopback, raise_descriptor_limit, refuse_exposed
+from .listener import (
+    Listening,
+    ListeningRefused,
+    Remedies,
+    is_loopback,
+    limit_free_memory,
+    raise_descriptor_limit,
+    refuse_exposed,
+)
 from .registrar import NameServers
 from .slow_requests import SLOW_MS
 from .tls import is_plaintext_allowed, own_certificates
@@ -81,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines.take_options(vars(options))
     log_lines.begin()
     raise_descriptor_limit()
+    limit_free_memory()
     names = (*SIZES, *TRANSACTIONS, "delay_levels")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:

@@ -99,7 +99,7 @@ class IndexFile:
 
     def begin(self) -> None:
         """Start a new, empty file in memory."""
-        self._slots = array("i", bytes(4 * self.slot_count))
+        self._slots = array("i", [0]) * self.slot_count
 
     def add(self, key_hash: int, position: int, store_ms: int) -> None:
         """Add an entry; the caller has checked that the file is not full."""
@@ -193,8 +193,7 @@ class IndexFile:
         After a clean stop there are none: looking through millions of slots would take longer than all the rest.
         Raises OSError.
         """
-        raw = file.read(4 * self.slot_count, HEADER_SIZE)
-        slots = array("i", raw + bytes(4 * self.slot_count - len(raw)))
+        slots = array("i", file.read(4 * self.slot_count, HEADER_SIZE).ljust(4 * self.slot_count, b"\0"))
         if sys.byteorder == "little":
             slots.byteswap()
         if not clean or self.next_number != next_number:
