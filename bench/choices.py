@@ -21,9 +21,8 @@ import psycopg
 from celery.app.control import Control
 
 from bench.choices_worker import SET, SET_EVERY_S, TABLE, TABLE_EVERY_S, TOPIC, app, handle
-from bench.lateness import share
 from bench.peers import running, work_directory
-from bench.results import REPOSITORY, Row, Section
+from bench.results import REPOSITORY, Row, Section, share
 from broker.client import Admin, Producer, prepare
 from broker.client.timers import TimerTarget
 from console.run.postgres import Cluster
@@ -60,14 +59,18 @@ class Way(Protocol):
     cancel_says: str
     lists: str
 
+    def __init__(self, base: Path) -> None:
+        """Start what it stands on, if it is none of its own."""
+
     def worker(self, base: Path) -> Child:
         """Start the process that does what is due."""
 
     def put(self, worker: Child, due_ms: dict[int, int]) -> None:
         """Have these numbers done at their moments."""
 
-    #: cancel one that waits, by its number; None where nobody can
-    cancel: Callable[[int], None] | None
+    @property
+    def cancel(self) -> Callable[[int], None] | None:
+        """Cancels one that waits, by its number; None where nobody can."""
 
     def held_bytes(self, worker: Child) -> int:
         """Return what the process and its server hold."""

@@ -8,10 +8,9 @@ import time
 from argparse import Namespace
 
 from bench.disk import bare_syncs
-from bench.lateness import share
 from bench.pace import at_rate
 from bench.peers import running, work_directory
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from broker.client import AsyncConsumer, AsyncTransactionProducer, Decision, prepare
 from broker.rocketmq.message import Message
 from tests.interop.servers import Server

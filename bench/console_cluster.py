@@ -18,10 +18,9 @@ from bench.brokers import Brokers, several
 from bench.console_outage import noticed
 from bench.consoles import busy, figure
 from bench.installation import Installation, installed
-from bench.openhalves import share
 from bench.pace import at_rate
 from bench.peers import work_directory
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from broker.client import AsyncProducer
 from tests.interop.servers import StoreShape
 from tests.interop.waiting import wait_until

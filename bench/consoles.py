@@ -24,6 +24,7 @@ import httpx
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Origin
 
 from bench import openhalves
 from bench.installation import Installation, installed
@@ -31,7 +32,7 @@ from bench.pace import at_rate
 from bench.peers import make, work_directory
 from bench.pending import copied, filled
 from bench.producers import processor_s
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from broker.client import Admin, AsyncProducer, Producer
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until
@@ -177,7 +178,7 @@ def served_ms(client: httpx.Client, path: str, requests: int) -> float:
         client.get(path, follow_redirects=True).raise_for_status()
         times.append((time.perf_counter() - begin_s) * 1_000)
     counted = sorted(times[2:])
-    p95_ms = openhalves.share(counted, 0.95)
+    p95_ms = share(counted, 0.95)
     print(f"  {path}: median {statistics.median(counted):.0f} ms, p95 {p95_ms:.0f} ms", file=sys.stderr)
     return p95_ms
 
@@ -218,8 +219,8 @@ async def kept_open(
             f"{scale.sockets} open consoles, of a core of the broker", beside.percent - without.percent, "%",
             CORE_PERCENT, 1,
         ),
-        figure(f"a change among {scale.sockets} open consoles, p95", openhalves.share(among_ms, 0.95), "ms", CHANGE_MS),
-        figure("a change, one page open, p95", openhalves.share(alone_ms, 0.95), "ms", CHANGE_MS),
+        figure(f"a change among {scale.sockets} open consoles, p95", share(among_ms, 0.95), "ms", CHANGE_MS),
+        figure("a change, one page open, p95", share(alone_ms, 0.95), "ms", CHANGE_MS),
     ]  # fmt: skip
     told = (
         f"broker with {scale.sockets} open consoles {beside.percent:.1f} % of a core, without {without.percent:.1f} %"
@@ -348,7 +349,7 @@ class Onlookers:
 def opened(base: str, session: str, page: str) -> connect:
     """Return the socket of a page, to be entered."""
     return connect(
-        f"{base.replace('http', 'ws', 1)}/ws/live/{page}", origin=base, max_size=None, open_timeout=TIMEOUT_S,
+        f"{base.replace('http', 'ws', 1)}/ws/live/{page}", origin=Origin(base), max_size=None, open_timeout=TIMEOUT_S,
         additional_headers={"Cookie": f"sessionid={session}"},
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from bench.peers import running, work_directory
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from broker.client import Admin
 from tests.interop.programs import Program
 from tests.interop.servers import Server
@@ -48,11 +48,6 @@ def row(name: str, ours: int, theirs: int) -> Row:
     ratio = f"{ours / theirs:.2f}" if theirs else ""
     target = f"<= {P99_TARGET_MS} ms" if aim else ""
     return Row(f"lateness {name}", f"{ours} ms", f"{theirs} ms", ratio, target, ours <= P99_TARGET_MS if aim else None)
-
-
-def share(values: list[int], part: float) -> int:
-    """Return the value that this part of the sorted values does not exceed."""
-    return values[min(len(values) - 1, int(len(values) * part))]
 
 
 def lateness(server: Server, base: Path, seconds: int) -> list[int]:

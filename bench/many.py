@@ -15,7 +15,7 @@ import httpx
 
 from bench.pace import at_rate
 from bench.peers import make, work_directory
-from bench.results import REPOSITORY, Row, Section
+from bench.results import REPOSITORY, Row, Section, share
 from bench.storage import anonymous_mb
 from broker.client import AsyncAdmin, AsyncProducer
 from tests.interop.process import Child
@@ -98,11 +98,6 @@ def measure(options: Namespace, at: str) -> Section:
         consumers=CONSUMERS, shared=SHARED,
     )  # fmt: skip
     return Section("many", TITLE, definition, "python -m bench many", at, rows, notes, "")
-
-
-def share(values: list[float], part: float) -> float:
-    """Return the value that this part of the sorted values does not exceed."""
-    return values[min(len(values) - 1, int(len(values) * part))]
 
 
 def look(server: Server, base: Path, sizes: Sizes) -> Found:

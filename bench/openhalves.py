@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.installation import Installation, installed
 from bench.pace import at_rate
 from bench.peers import first_answer_s, make, work_directory
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from bench.storage import anonymous_mb
 from broker.client import AsyncProducer, as_half, prepare
 from tests.interop.process import Child
@@ -90,11 +90,6 @@ def figures(server: Server, base: Path, count: int, requests: int) -> tuple[list
 def figure(name: str, value: float, unit: str, limit: float, digits: int) -> Row:
     """Return a row with an upper limit."""
     return Row(name, f"{value:,.{digits}f} {unit}", "", "", f"<= {limit} {unit}", value <= limit)
-
-
-def share(values: list[float], part: float) -> float:
-    """Return the value that this part of the sorted values does not exceed."""
-    return values[min(len(values) - 1, int(len(values) * part))]
 
 
 async def fill(namesrv: str, count: int) -> None:

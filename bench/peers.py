@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from bench.memory import fill
 from bench.results import RESULTS
@@ -46,8 +46,16 @@ class Measured(Protocol):
         """End it, whatever it does."""
 
 
+class StoreSizes(TypedDict):
+    """Sizes that brokers must agree on to open one store, in bytes and entries."""
+
+    segment_size_bytes: int
+    index_slots: int
+    index_entries: int
+
+
 #: Both keep RocketMQ's own index sizes; 256 MiB segments are our default.
-SIZES = {"segment_size_bytes": 256 << 20, "index_slots": 5_000_000, "index_entries": 20_000_000}
+SIZES: StoreSizes = {"segment_size_bytes": 256 << 20, "index_slots": 5_000_000, "index_entries": 20_000_000}
 
 
 @contextmanager

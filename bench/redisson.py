@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import redis
 
-from bench.lateness import share
 from bench.peers import work_directory
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from bench.transfers import Transfer, fill, passes, probing, transfer
 from broker.redisson import DelayedQueue
 from broker.redisson.queue import tend_index
@@ -177,7 +177,7 @@ def lateness_rows(server: RedisServer, client: redis.Redis, base: Path, sizes: S
 
 def empty(client: redis.Redis) -> None:
     """Remove everything and wait until its memory is free."""
-    client.execute_command("FLUSHALL", "SYNC")
+    cast(Any, client).execute_command("FLUSHALL", "SYNC")
 
 
 def early(late_ms: list[int]) -> int:
@@ -268,7 +268,6 @@ def lateness_ms(server: RedisServer, base: Path, queue: str, steady: Steady) -> 
     try:
         for _ in range(CONSUMERS):
             taking.begin("traffic.take", queue)
-        delays = {"minMs": MIN_DELAY_MS, "maxMs": MAX_DELAY_MS}
         due_ms = offering.call(
             "traffic.offer",
             queue,
@@ -277,7 +276,8 @@ def lateness_ms(server: RedisServer, base: Path, queue: str, steady: Steady) -> 
             rate=steady.rate,
             # Whoever keeps the server busy delays the offers too.
             timeout_s=5 * steady.seconds + ARRIVAL_TIMEOUT_S,
-            **delays,
+            minMs=MIN_DELAY_MS,
+            maxMs=MAX_DELAY_MS,
         )
         arrived = dict(taking.await_collected(queue, steady.count, ARRIVAL_TIMEOUT_S))
     finally:

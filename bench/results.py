@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from broker.doctor.machine import is_optimized
 
@@ -52,6 +53,14 @@ def compared(name: str, ours: float, theirs: float, unit: str, target: str, hold
     return Row(
         name, f"{ours:,.0f} {unit}", f"{theirs:,.0f} {unit}", f"{ratio:.2f}", target, holds(ratio) if target else None
     )
+
+
+Figure = TypeVar("Figure", int, float)
+
+
+def share(values: Sequence[Figure], part: float) -> Figure:
+    """Return the value that this part of the sorted values does not exceed."""
+    return values[min(len(values) - 1, int(len(values) * part))]
 
 
 def keep(section: Section) -> None:

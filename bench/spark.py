@@ -20,16 +20,19 @@ from bench.spark_log import plain_loop, write_log
 TITLE = "Dashboards with Spark and DuckDB"
 DEFINITION = (
     "A log of {count:,} records with bodies of 128 bytes (of ten seven plain, one on a delay level, one timer and "
-    "its release), read on two cores. *Scan*: count, sum of sizes, ids and the latest time over all records, from "
+    "its release). *Scan*, on two cores: count, sum of sizes, ids and the latest time over all records, from "
     "the query's start to its answer. *All nine dashboards*: from the start of the process to the last result, session "
-    "start included; by DuckDB once more where columns of closed segments were kept. "
+    "start included, on one core as somebody who asks for them gets it; by DuckDB once more where columns of closed "
+    "segments were kept. "
     "*Memory* is the most that Java and all Python processes held together: RSS adds up what each has "
     "in memory, pages that they share counted again for each; PSS counts those once."
 )
 FULL, QUICK = 5_000_000, 100_000
 #: Records that the plain loop reads: it takes the same time for each.
 LOOP_RECORDS = 200_000
-SCAN_PER_S, BODIES_PER_S, JOBS_S, MEMORY_MB = 400_000, 250_000, 90, 2_048
+SCAN_PER_S, BODIES_PER_S, MEMORY_MB = 400_000, 250_000, 2_048
+#: All dashboards, by who computes them: DuckDB does where nobody asks for Spark.
+SPARK_S, DUCKDB_S = 90, 30
 READINGS = ("scan", "bodies", "jobs", "queries", "kept", "parquet", "duckdb")
 
 
@@ -62,16 +65,17 @@ def _rows(count: int, found: dict[str, Reading], loop_per_s: float) -> list[Row]
         _compared("Spark over an exported Parquet", scan, per_s["parquet"]),
         _compared("DuckDB over the exported Parquet", scan, per_s["duckdb"]),
         _compared(f"the export ({export_s:.1f} s) and DuckDB", scan, after_export),
-        *_nine("Spark", jobs),
-        *_nine("DuckDB", found["queries"]),
-        *_nine("DuckDB, again", found["kept"]),
+        *_nine("Spark", jobs, SPARK_S),
+        *_nine("DuckDB", found["queries"], DUCKDB_S),
+        *_nine("DuckDB, again", found["kept"], DUCKDB_S),
     ]
 
 
-def _nine(engine: str, reading: Reading) -> list[Row]:
+def _nine(engine: str, reading: Reading, most_s: int) -> list[Row]:
     """Return what all dashboards took, and the memory of it."""
+    took_s = reading.process_s
     return [
-        Row(f"all nine by {engine}", f"{reading.process_s:.1f} s", "", "", "<= 90 s", reading.process_s <= JOBS_S),
+        Row(f"all nine by {engine}", f"{took_s:.1f} s", "", "", f"<= {most_s} s", took_s <= most_s),
         Row("memory, RSS", f"{reading.rss_mb:,.0f} MB", "", "", "<= 2 GB", reading.rss_mb <= MEMORY_MB),
         Row("memory, PSS", f"{reading.pss_mb:,.0f} MB", "", "", "<= 2 GB", reading.pss_mb <= MEMORY_MB),
     ]

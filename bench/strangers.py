@@ -9,9 +9,9 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.many import PATIENCE_S, RATE, REST_S, child, sends, share
+from bench.many import PATIENCE_S, RATE, REST_S, child, sends
 from bench.peers import make, work_directory
-from bench.results import Row, Section
+from bench.results import Row, Section, share
 from bench.storage import anonymous_mb
 from bench.strangers_crowd import LARGE, LARGE_BYTES, PRODUCERS_A_SECOND, TOPIC
 from broker.client import AsyncAdmin, AsyncProducer

@@ -131,8 +131,11 @@ def herd_rows(herd: dict[tuple[str, int], Event], herds: tuple[int, ...]) -> lis
     theirs = herd["apache", herds[0]]
     for count in herds:
         ours = herd["escapement", count]
-        rates = [each["count"] * 1_000 / max(1, each["lastMs"] - each["dueMs"]) for each in (ours, theirs)]
-        rows.append(compared(f"burst of {count:,}", *rates, "messages/s", f">= {HERD}", lambda ratio: ratio >= HERD))
+        ours_per_s, theirs_per_s = (
+            each["count"] * 1_000 / max(1, each["lastMs"] - each["dueMs"]) for each in (ours, theirs)
+        )
+        words, target = f"burst of {count:,}", f">= {HERD}"
+        rows.append(compared(words, ours_per_s, theirs_per_s, "messages/s", target, lambda ratio: ratio >= HERD))
         wrong = [str(each["early"] + each["lost"] + each["twice"]) for each in (ours, theirs)]
         rows.append(Row("... early, lost or twice", wrong[0], wrong[1], "", "0", wrong[0] == "0"))
     return rows
