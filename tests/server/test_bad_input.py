@@ -192,6 +192,15 @@ BAD_BATCHES = {
 }
 
 
+async def test_a_batch_whose_own_properties_are_none_is_refused(service: BrokerService, peer: Peer) -> None:
+    item = b"\0\0\0\x19" + b"\0" * 15 + b"\x03one\0\0"
+    for _ in range(2):  # the first one shows the way to those that look like it
+        answer = await peer.ask(Request.SEND_BATCH_MESSAGE, send_ext("T", "no separator", m="true"), item)
+        assert answer.code == Answer.MESSAGE_ILLEGAL, answer.remark
+    assert nothing_is_stored(service)
+    assert (await peer.ask(Request.SEND_BATCH_MESSAGE, send_ext("T", m="true"), item)).code == Answer.SUCCESS
+
+
 @pytest.mark.parametrize("body", BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
 async def test_a_bad_batch_is_refused_whole(service: BrokerService, peer: Peer, body: bytes) -> None:
     answer = await peer.ask(Request.SEND_BATCH_MESSAGE, send_ext("T", m="true"), body)

@@ -224,10 +224,10 @@ class SendProcessor:
         """Take a batch; return False if it is to go the long way."""
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, _, properties, body, _ = send
         owner = None
-        if not frame_flag & ONEWAY_FLAG:
-            unique_key = parse_properties(properties).get(UNIQUE_KEY, "")
-            owner = BatchOwner(connection, opaque, serialization, now_ms, unique_key)
         try:
+            if not frame_flag & ONEWAY_FLAG:
+                unique_key = parse_properties(properties).get(UNIQUE_KEY, "")
+                owner = BatchOwner(connection, opaque, serialization, now_ms, unique_key)
             self._append_batch(connection, topic, queue_id, body, sys_flag, born_ms, now_ms, owner)
         except (BrokerError, RequestRefused):
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
