@@ -182,4 +182,33 @@ fail:
     Py_RETURN_NONE;
 }
 
-PyMethodDef batch_functions[] = {FAST(batch_extremes), FAST(batch_records), FAST(split_batch), NO_MORE};
+PyDoc_STRVAR(offset_message_ids_doc, "Return the ids of records of one host, by their positions, joined by commas.");
+
+static PyObject *offset_message_ids(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Bytes host;
+    Column positions;
+    if (!has_args("offset_message_ids", count, 2) || !bytes_of(args[0], &host) || !column_of(args[1], -1, &positions))
+        return NULL;
+    Py_ssize_t rows = rows_of(positions), letters = 2 * (host.size + 8) + 1;
+    if (!rows) return PyUnicode_FromString("");
+    byte *made = PyMem_Malloc((size_t)(rows * letters)), *at = made;
+    if (made == NULL) return PyErr_NoMemory();
+    for (Py_ssize_t row = 0; row < rows; row++) {
+        int64_t position;
+        byte eight[8];
+        if (!int64_of(cell(positions, row), &position)) {
+            PyMem_Free(made);
+            return NULL;
+        }
+        put64(eight, (uint64_t)position);
+        at = put_hex(put_hex(at, host.at, host.size), eight, 8);
+        *at++ = ',';
+    }
+    PyObject *text = PyUnicode_FromStringAndSize((const char *)made, rows * letters - 1);
+    PyMem_Free(made);
+    return text;
+}
+
+PyMethodDef batch_functions[] = {
+    FAST(batch_extremes), FAST(batch_records), FAST(offset_message_ids), FAST(split_batch), NO_MORE,
+};

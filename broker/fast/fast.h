@@ -48,6 +48,21 @@ static inline int64_t get64(const byte *at) { return (int64_t)((uint64_t)get32(a
 
 static inline int is_digit(byte letter) { return letter >= '0' && letter <= '9'; }
 
+/* Fetch what is written to soon. */
+#if defined(__GNUC__)
+#define FETCH(at) __builtin_prefetch(at, 1)
+#else
+#define FETCH(at) ((void)(at))
+#endif
+
+static inline byte *put_hex(byte *at, const byte *from, Py_ssize_t size) {
+    for (; size > 0; size--, from++) {
+        *at++ = (byte)"0123456789ABCDEF"[*from >> 4];
+        *at++ = (byte)"0123456789ABCDEF"[*from & 15];
+    }
+    return at;
+}
+
 /* A hexadecimal digit's value; -1 if it is none. */
 static inline int digit_of(byte letter) {
     if (is_digit(letter)) return letter - '0';

@@ -74,8 +74,8 @@ static PyObject *index_hash(PyObject *module, PyObject *text) {
 }
 
 PyDoc_STRVAR(
-    put_entries_doc, "Put entries into the slots of an index: slots, hashes, positions, seconds, first number, pages, slots a "
-              "page. Return the packed entries and how many slots were empty.");
+    put_entries_doc, "Put entries into the slots of an index: slots, hashes, positions, seconds, first number, a byte for each "
+              "page, slots a page. Return the packed entries and how many slots were empty.");
 
 static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Column keys, positions;
@@ -85,55 +85,53 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
     if (!column_of(args[2], rows, &positions) || !int32_of(args[3], &seconds) || !int32_of(args[4], &number) ||
         !int32_of(args[6], &page_slots))
         return NULL;
-    if (page_slots <= 0 || !PySet_Check(args[5])) {
-        PyErr_SetString(PyExc_ValueError, "pages are a set, and have slots");
+    Py_buffer view, pages;
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE | PyBUF_FORMAT) < 0) return NULL;
+    if (PyObject_GetBuffer(args[5], &pages, PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&view);
         return NULL;
     }
-    /* all of it is looked at before a slot changes */
+    PyObject *made = NULL;
+    long fresh = 0;
+    int32_t *slots = view.buf, slot_count = (int32_t)(view.len / 4);
+    if (view.itemsize != 4 || view.format == NULL || strcmp(view.format, "i") || view.len < 4 ||
+        rows > INT32_MAX - (Py_ssize_t)number) {
+        PyErr_SetString(PyExc_ValueError, "slots are an array of int, and have room");
+        goto done;
+    }
+    if (page_slots <= 0 || pages.len <= (slot_count - 1) / page_slots) {
+        PyErr_SetString(PyExc_ValueError, "pages have slots, and a byte each");
+        goto done;
+    }
+    if ((made = PyBytes_FromStringAndSize(NULL, 20 * rows)) == NULL) goto done;
+    /* all of it is looked at before a slot changes; slots lie far from one another, so that all are fetched at once */
+    byte *at = (byte *)PyBytes_AsString(made);
     for (Py_ssize_t row = 0; row < rows; row++) {
         int32_t hash;
         int64_t position;
-        if (!int32_of(cell(keys, row), &hash) || !int64_of(cell(positions, row), &position)) return NULL;
+        if (!int32_of(cell(keys, row), &hash) || !int64_of(cell(positions, row), &position)) goto fail;
         if (hash < 0) {
             PyErr_SetString(PyExc_ValueError, "a hash is no negative number");
-            return NULL;
+            goto fail;
         }
+        FETCH(&slots[hash % slot_count]);
+        at = 4 + put32(put64(put32(at, (uint32_t)hash), (uint64_t)position), (uint32_t)seconds);
     }
-    Py_buffer view;
-    if (PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE | PyBUF_FORMAT) < 0) return NULL;
-    if (view.itemsize != 4 || view.format == NULL || strcmp(view.format, "i") || view.len < 4 ||
-        rows > INT32_MAX - (Py_ssize_t)number) {
-        PyBuffer_Release(&view);
-        PyErr_SetString(PyExc_ValueError, "slots are an array of int, and have room");
-        return NULL;
-    }
-    int32_t *slots = view.buf, slot_count = (int32_t)(view.len / 4), page = -1;
-    long fresh = 0;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, 20 * rows);
-    byte *at = made == NULL ? NULL : (byte *)PyBytes_AsString(made);
-    for (Py_ssize_t row = 0; made != NULL && row < rows; row++) {
-        int32_t hash = 0, previous, slot;
-        int64_t position = 0;
-        int32_of(cell(keys, row), &hash);
-        int64_of(cell(positions, row), &position);
-        slot = hash % slot_count;
-        previous = slots[slot];
+    at = (byte *)PyBytes_AsString(made);
+    for (Py_ssize_t row = 0; row < rows; row++, at += 20) {
+        int32_t slot = (int32_t)get32(at) % slot_count, previous = slots[slot];
         fresh += !previous;
-        if (slot / page_slots != page) {
-            page = slot / page_slots;
-            PyObject *dirty = PyLong_FromLong(page);
-            if (dirty == NULL || PySet_Add(args[5], dirty) < 0) {
-                Py_DecRef(dirty);
-                Py_DecRef(made);
-                made = NULL;
-                break;
-            }
-            Py_DecRef(dirty);
-        }
+        put32(at + 16, (uint32_t)previous);
         slots[slot] = number++;
-        at = put32(put32(put64(put32(at, (uint32_t)hash), (uint64_t)position), (uint32_t)seconds), (uint32_t)previous);
+        ((byte *)pages.buf)[slot / page_slots] = 1;
     }
+    goto done;
+fail:
+    Py_DecRef(made);
+    made = NULL;
+done:
     PyBuffer_Release(&view);
+    PyBuffer_Release(&pages);
     return made == NULL ? NULL : Py_BuildValue("(Nl)", made, fresh);
 }
 

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 6
+MODULE, INTERFACE = "escapement_mq_fast", 7
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 

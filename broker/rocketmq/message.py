@@ -103,6 +103,12 @@ def offset_message_id(store_host: bytes, position: int) -> str:
     return (store_host + LONG.pack(position)).hex().upper()
 
 
+@twin("offset_message_ids")
+def offset_message_ids(store_host: bytes, positions: Sequence[int]) -> str:
+    """Return the hex ids of records of one store host, by their 8-byte positions, joined by commas."""
+    return ",".join([offset_message_id(store_host, position) for position in positions])
+
+
 def parse_offset_message_id(text: str) -> tuple[str, int, int]:
     """Return (address, port, position) of an offset message id; raises ValueError."""
     raw = bytes.fromhex(text)

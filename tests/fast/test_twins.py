@@ -166,10 +166,16 @@ def test_entries_of_the_index(slots, rows, number, data):
     number, seconds, page = number % (1 << 30), data.draw(st.integers(0, 0x7FFFFFFF)), data.draw(st.integers(1, 5))
     held = array("i", data.draw(st.lists(INT, min_size=slots, max_size=slots)))
     hashes, positions = [row[0] for row in rows], [row[1] for row in rows]
-    left, right, dirty, noted = array("i", held), array("i", held), {99}, {99}
+    left, right = array("i", held), array("i", held)
+    dirty, noted = bytearray(slots), bytearray(slots)
     ours = IN_PYTHON["put_entries"](left, hashes, positions, seconds, number, dirty, page)
     assert FAST.put_entries(right, hashes, positions, seconds, number, noted, page) == ours
     assert left == right and dirty == noted and len(ours[0]) == len(rows) * ENTRY.size
+
+
+@given(HOST, st.lists(LONG, max_size=60))
+def test_ids_of_a_batch(host, positions):
+    assert FAST.offset_message_ids(host, positions) == IN_PYTHON["offset_message_ids"](host, positions)
 
 
 @given(st.text(max_size=30), st.lists(st.one_of(st.text(max_size=40), st.text("AB09", min_size=20)), max_size=20))
@@ -535,11 +541,13 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("all_stand_here", ([b""], [0], [], 0, 0), ValueError),
     ("all_stand_here", (["record"], [0], [6], 0, 0), TypeError),
     ("entries", (range(1), [0], None), TypeError),
-    ("put_entries", (array("q", [0]), [0], [0], 0, 1, set(), 1), ValueError),
-    ("put_entries", (array("i"), [0], [0], 0, 1, set(), 1), ValueError),
-    ("put_entries", (array("i", [0]), [-1], [0], 0, 1, set(), 1), ValueError),
-    ("put_entries", (array("i", [0]), [0], [0], 0, 1, set(), 0), ValueError),
-    ("put_entries", (bytes(4), [0], [0], 0, 1, set(), 1), BufferError),
+    ("put_entries", (array("q", [0]), [0], [0], 0, 1, bytearray(1), 1), ValueError),
+    ("put_entries", (array("i"), [0], [0], 0, 1, bytearray(1), 1), ValueError),
+    ("put_entries", (array("i", [0]), [-1], [0], 0, 1, bytearray(1), 1), ValueError),
+    ("put_entries", (array("i", [0]), [0], [0], 0, 1, bytearray(1), 0), ValueError),
+    ("put_entries", (array("i", [0, 0, 0]), [0], [0], 0, 1, bytearray(1), 2), ValueError),
+    ("put_entries", (array("i", [0]), [0], [0], 0, 1, bytes(1), 1), BufferError),
+    ("put_entries", (bytes(4), [0], [0], 0, 1, bytearray(1), 1), BufferError),
     ("hashes", (b"T", []), TypeError),
     ("hashes", ("T", [b"k"]), TypeError),
     ("index_hash", (b"T",), TypeError),
@@ -583,7 +591,7 @@ def test_what_is_wrong_is_refused(name: str, said: tuple[object, ...], error: ty
 
 
 def test_slots_stay_as_they_are_where_one_entry_is_wrong():
-    slots, pages = array("i", [5, 6]), {3}
+    slots, pages = array("i", [5, 6]), bytearray(2)
     with pytest.raises((ValueError, OverflowError)):
         FAST.put_entries(slots, [0, 1 << 40], [0, 0], 0, 1, pages, 1)
-    assert slots == array("i", [5, 6]) and pages == {3}
+    assert slots == array("i", [5, 6]) and pages == bytes(2)

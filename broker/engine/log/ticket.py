@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from struct import pack
 from typing import Any
 
-from ...rocketmq.message import offset_message_id
+from ...rocketmq.message import offset_message_id, offset_message_ids
 from ..queues.queues import ConsumeQueue
 from .checkpoint import Derived
 from .commit_log import Writes
@@ -152,9 +151,7 @@ class BatchTicket(Ticket):
     @property
     def offset_message_id(self) -> str:
         """RocketMQ's offset message ids of all records, joined by commas."""
-        host = self.store_host.hex().upper()
-        positions = pack(f">{len(self.positions)}q", *self.positions)
-        return host + positions.hex(",", 8).upper().replace(",", f",{host}")
+        return offset_message_ids(self.store_host, self.positions)
 
 
 class SyncJob:

@@ -46,10 +46,10 @@ def _put_entries(
     positions: Sequence[int],
     seconds: int,
     first_number: int,
-    pages: set[int],
+    pages: bytearray,
     page_slots: int,
 ) -> tuple[bytes, int]:
-    """Lead the slots of hashes to new entries, and note their pages; return the entries and how many slots were
+    """Lead the slots of hashes to new entries, and mark their pages; return the entries and how many slots were
     empty."""
     slot_count = len(slots)
     places = [key_hash % slot_count for key_hash in hashes]
@@ -62,7 +62,7 @@ def _put_entries(
             latest[place] = first_number + at
     for newest, place in enumerate(places, first_number):
         slots[place] = newest
-    pages.update([place // page_slots for place in places])
+        pages[place // page_slots] = 1
     return b"".join(map(ENTRY.pack, hashes, positions, repeat(seconds), previous)), previous.count(0)
 
 
@@ -82,7 +82,8 @@ class IndexFile:
         self._slots: array[int] | None = None
         self._tail = bytearray()
         self._tail_number = 1
-        self._dirty_pages: set[int] = set()
+        #: one byte a page of slots, 1 where one was changed since a job took them; then its entry is in the tail
+        self._dirty_pages = bytearray()
         #: what slots held that were changed while a job has still to copy them, see IndexWrite
         self.before: dict[int, int] | None = None
         self._pack = ENTRY.pack
@@ -100,6 +101,10 @@ class IndexFile:
     def begin(self) -> None:
         """Start a new, empty file in memory."""
         self._slots = array("i", [0]) * self.slot_count
+        self._dirty_pages = self._clean_pages()
+
+    def _clean_pages(self) -> bytearray:
+        return bytearray(-(-self.slot_count // _PAGE_SLOTS))
 
     def add(self, key_hash: int, position: int, store_ms: int) -> None:
         """Add an entry; the caller has checked that the file is not full."""
@@ -116,7 +121,7 @@ class IndexFile:
         if (before := self.before) is not None:
             before.setdefault(slot, previous)
         self._slots[slot] = number
-        self._dirty_pages.add(slot // _PAGE_SLOTS)
+        self._dirty_pages[slot // _PAGE_SLOTS] = 1
         self.next_number = number + 1
         self.end_ms, self.end_position = store_ms, position
 
@@ -200,15 +205,17 @@ class IndexFile:
             pages = self._unlink(file, slots, next_number)
             if pages is None:
                 return False
-            if pages or self.next_number != next_number:
+            if any(pages) or self.next_number != next_number:
                 self._cut(file, slots, next_number, pages)
         self._slots = slots
+        self._dirty_pages = self._clean_pages()
         self.next_number = self._tail_number = next_number
         return True
 
-    def _unlink(self, file: File, slots: array[int], next_number: int) -> set[int] | None:
-        """Let slots lead to entries before ``next_number`` only; return their pages, None if a chain does not hold."""
-        pages: set[int] = set()
+    def _unlink(self, file: File, slots: array[int], next_number: int) -> bytearray | None:
+        """Let slots lead to entries before ``next_number`` only; return their pages, one byte each, 1 where one was
+        changed; None if a chain does not hold."""
+        pages = self._clean_pages()
         if max(slots) < next_number and min(slots) >= 0:
             return pages
         for slot in [slot for slot, number in enumerate(slots) if not 0 <= number < next_number]:
@@ -221,10 +228,10 @@ class IndexFile:
             if number < 0:
                 return None
             slots[slot] = number
-            pages.add(slot // _PAGE_SLOTS)
+            pages[slot // _PAGE_SLOTS] = 1
         return pages
 
-    def _cut(self, file: File, slots: array[int], next_number: int, pages: set[int]) -> None:
+    def _cut(self, file: File, slots: array[int], next_number: int, pages: bytearray) -> None:
         """End the file before ``next_number`` on the disk too, before other entries are written there: with a slot that
         still names such a place, a crash would leave it leading into the chain of another slot."""
         self.next_number = next_number
@@ -244,13 +251,13 @@ class IndexFile:
 
     def take(self) -> IndexWrite | None:
         """Return what a job must write, None if nothing is new."""
-        if not self._tail and not self._dirty_pages:
+        if not self._tail:
             return None
         assert self._slots is not None
         runs = _merged(self._dirty_pages)
         # copied by the job: 20 MB at once would hold up whoever sends meanwhile
         self.before = {}
-        self._dirty_pages = set()
+        self._dirty_pages = self._clean_pages()
         return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), self._slots, runs, self._header())
 
     def wrote(self, write: IndexWrite) -> None:
@@ -264,17 +271,18 @@ class IndexFile:
         """Take back what could not be written, to write it again later."""
         self.before = None
         for first, last in write.runs:
-            self._dirty_pages.update(range(first, last))
+            self._dirty_pages[first:last] = b"\1" * (last - first)
 
     def rest(self) -> None:
         """Free the memory of a full file whose entries are all on disk."""
-        if not self._tail and not self._dirty_pages:
+        if self.rests:
             self._slots = None
+            self._dirty_pages = bytearray()
 
     @property
     def rests(self) -> bool:
         """Tell whether everything of it is on disk."""
-        return not self._tail and not self._dirty_pages
+        return not self._tail
 
 
 class IndexWrite:
@@ -339,14 +347,15 @@ def _write_slots(file: File, first_page: int, slots: array[int]) -> None:
     file.write(slots.tobytes(), HEADER_SIZE + first_page * _PAGE_SLOTS * 4)
 
 
-def _merged(pages: set[int]) -> list[tuple[int, int]]:
-    """Return runs of pages (first, behind the last) that take few calls; what lies between two near ones is copied too.
+def _merged(pages: bytearray) -> list[tuple[int, int]]:
+    """Return runs of marked pages (first, behind the last) that take few calls; what lies between two near ones is
+    copied too.
 
     Unique keys are spread over all slots, so under load nearly every page is touched.
     """
     runs: list[tuple[int, int]] = []
     first = last = -_GAP_PAGES - 2
-    for page in sorted(pages):
+    for page in [number for number, is_dirty in enumerate(pages) if is_dirty]:
         if page - last <= _GAP_PAGES and page - first < _RUN_PAGES:
             last = page + 1
             continue
@@ -397,13 +406,16 @@ class Index:
 
     def add_many(self, hashes: array[int] | list[int], positions: Sequence[int], store_ms: int) -> None:
         """Add entries by hash, in order of position."""
-        done = 0
-        while done < len(hashes):
+        done, count = 0, len(hashes)
+        while done < count:
             newest = self._newest
             if newest is None or newest.next_number >= newest.limit:
                 newest = self._begin_file(store_ms)
-            step = min(newest.limit - newest.next_number, len(hashes) - done)
-            newest.add_many(hashes[done : done + step], positions[done : done + step], store_ms)
+            step = min(newest.limit - newest.next_number, count - done)
+            if step == count:
+                newest.add_many(hashes, positions, store_ms)
+            else:
+                newest.add_many(hashes[done : done + step], positions[done : done + step], store_ms)
             done += step
 
     def hash_of(self, text: str) -> int:
