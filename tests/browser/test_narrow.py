@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -77,6 +78,15 @@ def test_all_of_the_header_is_within_reach(
     within(bar.locator("[data-clock]:visible"), width)
     leave.click()
     page.wait_for_url("**/login/**")
+
+
+def test_an_id_that_is_too_short_to_be_cut_is_broken(visit: Visit, stage: Stage) -> None:
+    stage.producer.send("orders", b"1")
+    page = visit("/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}), 320)
+    # as of a program on a host that has run many: what is shown here has a host and a number of this machine
+    page.locator("h1 .cut").evaluate("(cut) => { cut.lastChild.data = 'web@32768#dddddddd' }")
+    within(page.locator("h1 .cut"), 320)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 def test_the_menu_is_used_by_keys_and_closes(visit: Visit) -> None:
