@@ -338,10 +338,10 @@ class Places:
 WORTH_TRIMMING_BYTES = 32 * 1024 * 1024
 """So much must have been freed in large pieces before the allocator is asked to give it back."""
 
-LARGE_BYTES = 1 << 20
+LARGE_BYTES = 4 << 20
 """A piece of memory of this size is taken from the operating system by itself, and given back as soon as it is free."""
 
-KEPT_BYTES = 4 << 20
+KEPT_BYTES = 8 << 20
 """So much may be free behind the last piece in use before it is given back."""
 
 #: What is to be set by mallopt: `M_TRIM_THRESHOLD` and `M_MMAP_THRESHOLD` of glibc's malloc.h.
@@ -373,8 +373,12 @@ def give_back() -> None:
 
 
 def limit_free_memory() -> None:
-    """Have the allocator of this process keep little of what is free. By itself it keeps twice the largest piece that
-    was ever freed, which after the slots of an index are 40 MB. Where it is not glibc's, all stays as it is."""
+    """Have the allocator of this process keep so much of what is free, no more and no less.
+
+    By itself it keeps twice the largest piece that was ever freed, which after the slots of an index are 40 MB, and
+    until then gives back each message of 128 KB and more, to ask for it anew. Where it is not glibc's, all stays as it
+    is.
+    """
     set_option = getattr(_libc, "mallopt", None)
     if set_option is not None:
         set_option(_MMAP_THRESHOLD, LARGE_BYTES)
