@@ -406,16 +406,13 @@ class Index:
 
     def add_many(self, hashes: array[int] | list[int], positions: Sequence[int], store_ms: int) -> None:
         """Add entries by hash, in order of position."""
-        done, count = 0, len(hashes)
-        while done < count:
+        done = 0
+        while done < len(hashes):
             newest = self._newest
             if newest is None or newest.next_number >= newest.limit:
                 newest = self._begin_file(store_ms)
-            step = min(newest.limit - newest.next_number, count - done)
-            if step == count:
-                newest.add_many(hashes, positions, store_ms)
-            else:
-                newest.add_many(hashes[done : done + step], positions[done : done + step], store_ms)
+            step = min(newest.limit - newest.next_number, len(hashes) - done)
+            newest.add_many(hashes[done : done + step], positions[done : done + step], store_ms)
             done += step
 
     def hash_of(self, text: str) -> int:

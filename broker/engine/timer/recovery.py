@@ -8,7 +8,7 @@ topic, not deleted in its second, and not followed by a copy of itself that was 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import (
@@ -228,8 +228,8 @@ class TimerRecovery:
 
     def _index_tail(self, now_ms: int) -> None:
         index, known, first = self._index, self._kept.end_offset, self._kept.safe_second + 1
-        for timers in self._pending(known) if self._overflow else self._tail.blocks():
-            index.add([timer for timer in timers if self._states.waits(timer.offset)], now_ms)
+        for timers in self._pending(known) if self._overflow else self._tail.blocks(self._states.waits):
+            index.add(timers, now_ms)
         for message, cancels in self._deletes:
             echo = number_of(message.properties.get(ECHO))
             position = cancels if cancels >= 0 else echo
@@ -321,12 +321,12 @@ class Tail:
         self._numbers.extend((timer.offset, timer.position, timer.size, timer.due_ms))
         self._topics.append(self._known.setdefault(timer.topic, timer.topic))
 
-    def blocks(self) -> Iterator[list[Timer]]:
-        """Yield all of them, in blocks and without their keys."""
+    def blocks(self, waits: Callable[[int], bool]) -> Iterator[list[Timer]]:
+        """Yield those that wait, by offset, in blocks and without their keys."""
         for begin in range(0, len(self._topics), _BLOCK):
             numbers = self._numbers[4 * begin : 4 * (begin + _BLOCK)]
             columns = numbers[::4], numbers[1::4], numbers[2::4], numbers[3::4], self._topics[begin : begin + _BLOCK]
-            yield [Timer(*row) for row in zip(*columns, strict=True)]
+            yield [Timer(*row) for row in zip(*columns, strict=True) if waits(row[0])]
 
 
 # What Apache RocketMQ did.
