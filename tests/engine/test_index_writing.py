@@ -50,3 +50,30 @@ def test_what_is_added_meanwhile_is_written_the_next_time(together: bool) -> Non
                 add(file, more, together=together)
     assert images[0] == images[1]
     assert images[0][0] != images[0][1]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_entries_are_found_while_a_job_writes_some_and_after_it(is_written: bool) -> None:
+    disk, file = SimulatedFiles(), filled([11, 22, 11])
+    write = file.take()
+    assert write is not None and not file.rests
+    add(file, [22, 33], together=True)
+    expected = {11: [300, 100], 22: [400, 200], 33: [500], 44: []}
+
+    def found() -> dict[int, list[int]]:
+        stored = disk.open(file.path) if disk.exists(file.path) else None
+        return {key_hash: [position for position, _ in file.find(stored, key_hash, 9)] for key_hash in expected}
+
+    assert found() == expected
+    if is_written:
+        write.run(disk)
+        file.wrote(write)
+    else:
+        file.failed(write)
+    assert found() == expected
+    again = file.take()
+    assert again is not None and found() == expected
+    again.run(disk)
+    file.wrote(again)
+    assert file.rests and found() == expected
+    assert file.take() is None

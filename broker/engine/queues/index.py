@@ -80,7 +80,10 @@ class IndexFile:
         self.used_slots = 0
         self.next_number = 1
         self._slots: array[int] | None = None
+        #: entries that are not on disk: those a job is to write, and all behind them
+        self._taken = bytearray()
         self._tail = bytearray()
+        #: the first of them
         self._tail_number = 1
         #: one byte a page of slots, 1 where one was changed since a job took them; then its entry is in the tail
         self._dirty_pages = bytearray()
@@ -170,8 +173,10 @@ class IndexFile:
 
     def _entry(self, file: File | None, number: int) -> tuple[int, int, int, int] | None:
         if number >= self._tail_number:
-            at = (number - self._tail_number) * ENTRY_SIZE
-            return ENTRY.unpack_from(self._tail, at) if at + ENTRY_SIZE <= len(self._tail) else None
+            at, entries = (number - self._tail_number) * ENTRY_SIZE, self._taken
+            if at >= len(entries):
+                at, entries = at - len(entries), self._tail
+            return ENTRY.unpack_from(entries, at) if at + ENTRY_SIZE <= len(entries) else None
         raw = file.read(ENTRY_SIZE, self._entry_at(number)) if file else b""
         return ENTRY.unpack(raw) if len(raw) == ENTRY_SIZE else None
 
@@ -240,7 +245,7 @@ class IndexFile:
             _, self.end_position, seconds, _ = ENTRY.unpack(file.read(ENTRY_SIZE, self._entry_at(next_number - 1)))
             self.end_ms = self.begin_ms + seconds * 1000
         for first, last in _merged(pages):
-            _write_slots(file, first, slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS])
+            _write_slots(file, first, memoryview(slots)[first * _PAGE_SLOTS : last * _PAGE_SLOTS])
         file.write(self._header(), 0)
         file.sync()
 
@@ -250,26 +255,27 @@ class IndexFile:
         )
 
     def take(self) -> IndexWrite | None:
-        """Return what a job must write, None if nothing is new."""
+        """Return what a job must write, None if nothing is new. The job before has ended, one way or the other."""
         if not self._tail:
             return None
-        assert self._slots is not None
+        assert self._slots is not None and not self._taken
         runs = _merged(self._dirty_pages)
-        # copied by the job: 20 MB at once would hold up whoever sends meanwhile
+        # slots are copied by the job, entries by nobody: 20 MB at once would hold up whoever sends meanwhile
         self.before = {}
         self._dirty_pages = self._clean_pages()
-        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), self._slots, runs, self._header())
+        self._taken, self._tail = self._tail, bytearray()
+        return IndexWrite(self, self._entry_at(self._tail_number), self._taken, self._slots, runs, self._header())
 
     def wrote(self, write: IndexWrite) -> None:
         """Forget entries that are on disk now."""
         self.before = None
-        count = len(write.entries) // ENTRY_SIZE
-        del self._tail[: len(write.entries)]
-        self._tail_number += count
+        self._tail_number += len(write.entries) // ENTRY_SIZE
+        self._taken = bytearray()
 
     def failed(self, write: IndexWrite) -> None:
         """Take back what could not be written, to write it again later."""
         self.before = None
+        self._taken, self._tail = bytearray(), self._taken + self._tail
         for first, last in write.runs:
             self._dirty_pages[first:last] = b"\1" * (last - first)
 
@@ -282,7 +288,7 @@ class IndexFile:
     @property
     def rests(self) -> bool:
         """Tell whether everything of it is on disk."""
-        return not self._tail
+        return not self._taken and not self._tail
 
 
 class IndexWrite:
@@ -298,7 +304,7 @@ class IndexWrite:
         self,
         file: IndexFile,
         at: int,
-        entries: bytes,
+        entries: bytearray,
         slots: array[int],
         runs: list[tuple[int, int]],
         header: bytes,
@@ -311,9 +317,19 @@ class IndexWrite:
         self.runs = runs
         self.header = header
 
-    def _copy(self) -> list[array[int]]:
-        """Return the slots of all runs as they were. A slice is taken, and the dict's items are, at one stroke."""
-        copies = [self._slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS] for first, last in self.runs]
+    def _copy(self) -> list[memoryview]:
+        """Return the slots of all runs as they were. A run is copied, and the dict's items are, at one stroke.
+
+        They share one piece of memory, which is given back as a whole.
+        """
+        slots = memoryview(self._slots)
+        pieces = [slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS] for first, last in self.runs]
+        room = memoryview(bytearray(sum(piece.nbytes for piece in pieces))).cast("i")
+        copies = []
+        for piece in pieces:
+            copy, room = room[: len(piece)], room[len(piece) :]
+            copy[:] = piece
+            copies.append(copy)
         before, self.file.before = self.file.before, None
         starts = [first * _PAGE_SLOTS for first, _ in self.runs]
         for slot, number in list((before or {}).items()):
@@ -340,11 +356,13 @@ class IndexWrite:
             file.close()
 
 
-def _write_slots(file: File, first_page: int, slots: array[int]) -> None:
-    """Write a copy of slots, from the beginning of a page on; its byte order is changed."""
+def _write_slots(file: File, first_page: int, slots: memoryview) -> None:
+    """Write slots, from the beginning of a page on."""
+    swapped = array("i")
+    swapped.frombytes(slots.cast("B"))
     if sys.byteorder == "little":
-        slots.byteswap()
-    file.write(slots.tobytes(), HEADER_SIZE + first_page * _PAGE_SLOTS * 4)
+        swapped.byteswap()
+    file.write(memoryview(swapped).cast("B"), HEADER_SIZE + first_page * _PAGE_SLOTS * 4)
 
 
 def _merged(pages: bytearray) -> list[tuple[int, int]]:
