@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.disk import bare_syncs
 from bench.house import House
+from bench.memory import fill
 from bench.peers import SIZES, Measured, work_directory
 from bench.producers import (
     PLAIN,
@@ -39,7 +40,8 @@ DEFINITION = (
     "Three brokers take turns, with flush async and with flush sync: ours by itself (*bare*), "
     "ours with all that `make run` starts but the demonstration (*house*: PostgreSQL, Valkey, mirror, web, jobs), "
     "and Apache RocketMQ. While one has its turn the processes of the others and their clients are stopped (SIGSTOP), "
-    "as what a broker does after its turn would be taken from the next one. "
+    "as what a broker does after its turn would be taken from the next one; before each, and between backlog and "
+    "timers, free memory is filled anew. "
     "*Sends*: `org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`; *transactions*: its "
     "`TransactionProducer -w 32 -s 128`, everything committed immediately, after all else; {turns} turns each, "
     "reports of {report} s, the first {skip} of a turn are warm-up, {take} count, medians. "
@@ -130,6 +132,7 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
     with started(base, flush) as servers:
         for _ in range(sizes.turns):
             for kind, server in in_turns(servers):
+                fill(base)
                 taken[kind].note("sends", turn(PLAIN, server, base, skip=sizes.skip, take=sizes.take))
         with ExitStack() as stack:
             clients: dict[str, Clients] = {}
@@ -138,7 +141,9 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
                 stack.callback(clients[kind].end)
             for number in range(sizes.warm + sizes.rounds):
                 for kind, server in in_turns(servers, clients):
+                    fill(base)
                     done = flow(server, clients[kind].flow, sizes, number)
+                    fill(base)
                     done |= timers(server, clients[kind].load, sizes)
                     if number >= sizes.warm:
                         for name, one in done.items():
@@ -146,6 +151,7 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
         # last, as Apache RocketMQ takes a core for a minute and more after them
         for _ in range(sizes.turns):
             for kind, server in in_turns(servers):
+                fill(base)
                 taken[kind].note("transactions", turn(TRANSACTIONS, server, base, skip=sizes.skip, take=sizes.take))
     return taken
 
