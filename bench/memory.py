@@ -15,10 +15,10 @@ _CHUNK_BYTES = 1 << 20
 def fill(directory: Path) -> None:
     """Read a file of zeros in this directory, made longer each time, into the memory that is free.
 
-    A virtual machine asks its host for a page that is free when it is used, which takes whoever uses it up to 10 us, and
-    may give it back seconds after it became free. Stores are pages, so measurements would be about that. Pages of a
-    file that is only read are given to the next who needs some, without asking anybody. The file takes no disk. What
-    nobody has read for a minute may be driven out, so this is to be done anew before each round of a long measurement.
+    A virtual machine asks its host for a page that is free when it is used, which takes up to 10 us, and may give it
+    back seconds after it became free. Stores are pages, so measurements would be about that. Pages of a file that is
+    only read are given to the next who needs some, without asking anybody. The file takes no disk. What nobody has
+    read for a minute may be driven out, so this is to be done anew before each round of a long measurement.
     """
     rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     size = int(rows["MemFree"].split()[0]) * 1024 - _LEFT_BYTES

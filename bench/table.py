@@ -131,8 +131,7 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
     taken = {kind: Taken() for kind in KINDS}
     with started(base, flush) as servers:
         for _ in range(sizes.turns):
-            for kind, server in in_turns(servers):
-                fill(base)
+            for kind, server in in_turns(servers, base):
                 taken[kind].note("sends", turn(PLAIN, server, base, skip=sizes.skip, take=sizes.take))
         with ExitStack() as stack:
             clients: dict[str, Clients] = {}
@@ -140,8 +139,7 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
                 clients[kind] = Clients(server, base)
                 stack.callback(clients[kind].end)
             for number in range(sizes.warm + sizes.rounds):
-                for kind, server in in_turns(servers, clients):
-                    fill(base)
+                for kind, server in in_turns(servers, base, clients):
                     done = flow(server, clients[kind].flow, sizes, number)
                     fill(base)
                     done |= timers(server, clients[kind].load, sizes)
@@ -150,8 +148,7 @@ def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
                             taken[kind].note(name, one)
         # last, as Apache RocketMQ takes a core for a minute and more after them
         for _ in range(sizes.turns):
-            for kind, server in in_turns(servers):
-                fill(base)
+            for kind, server in in_turns(servers, base):
                 taken[kind].note("transactions", turn(TRANSACTIONS, server, base, skip=sizes.skip, take=sizes.take))
     return taken
 
@@ -176,14 +173,15 @@ class Clients:
 
 
 def in_turns(
-    servers: Mapping[str, Measured], clients: Mapping[str, Clients] | None = None
+    servers: Mapping[str, Measured], base: Path, clients: Mapping[str, Clients] | None = None
 ) -> Iterator[tuple[str, Measured]]:
-    """Yield one broker after the other, while the others and their clients are stopped."""
+    """Yield one broker after the other, while the others and their clients are stopped and memory is full."""
     for kind, server in servers.items():
         others = [pid for other in servers.values() if other is not server for pid in processes(other)]
         others += [pid for other, programs in (clients or {}).items() if other != kind for pid in programs.pids]
         tell(others, signal.SIGSTOP)
         try:
+            fill(base)
             # one that stood still for long is forgotten by its name server until it says again that it is there
             await_registration(server.namesrv, REGISTRATION_S)
             yield kind, server
