@@ -43,6 +43,7 @@ def test_what_is_added_meanwhile_is_written_the_next_time(together: bool) -> Non
             assert write is not None
             if is_busy:
                 add(file, more, together=together)
+            write.copy()
             write.run(disk)
             file.wrote(write)
             images[-1].append(disk.contents()[file.path])
@@ -66,6 +67,7 @@ def test_entries_are_found_while_a_job_writes_some_and_after_it(is_written: bool
 
     assert found() == expected
     if is_written:
+        write.copy()
         write.run(disk)
         file.wrote(write)
     else:
@@ -73,6 +75,7 @@ def test_entries_are_found_while_a_job_writes_some_and_after_it(is_written: bool
     assert found() == expected
     again = file.take()
     assert again is not None and found() == expected
+    again.copy()
     again.run(disk)
     file.wrote(again)
     assert file.rests and found() == expected

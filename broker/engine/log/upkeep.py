@@ -60,12 +60,14 @@ class UpkeepJob:
 
     def run(self) -> None:
         """Do the work. Raises OSError; what was done by then stays done."""
+        for write in self.index_writes:
+            write.copy()
         if self.sync_positions:
             self.store.log.sync_all(self.sync_positions)
         if self.checkpoint is not None:
             self._write_derived()
-            for write in self.derived_writes:
-                write.run(self.files)
+            for derived in self.derived_writes:
+                derived.run(self.files)
             self.store.checkpoints.save(self.checkpoint)
             self.checkpointed = True
         for path, content in self.saves:

@@ -295,10 +295,11 @@ class IndexWrite:
     """The part of one index file that a job writes: entries and slots as they were when the job was put together.
 
     It copies the slots itself, piece by piece, while more entries are added: what ``IndexFile.before`` says of a slot
-    is put back into the copy, so that it names no entry that is not written.
+    is put back into the copy, so that it names no entry that is not written. Until then each entry that is added is
+    dearer, so a job copies them before all else.
     """
 
-    __slots__ = ("_slots", "at", "entries", "file", "header", "runs")
+    __slots__ = ("_copies", "_slots", "at", "entries", "file", "header", "runs")
 
     def __init__(
         self,
@@ -313,14 +314,16 @@ class IndexWrite:
         self.at = at
         self.entries = entries
         self._slots = slots
+        self._copies: list[memoryview] | None = None
         #: pages that were touched: (first, behind the last)
         self.runs = runs
         self.header = header
 
-    def _copy(self) -> list[memoryview]:
-        """Return the slots of all runs as they were. A run is copied, and the dict's items are, at one stroke.
+    def copy(self) -> None:
+        """Copy the slots of all runs as they were. Safe in any thread: each run is copied at one stroke, and so are the
+        dict's items.
 
-        They share one piece of memory, which is given back as a whole.
+        The copies share one piece of memory, which is given back as a whole.
         """
         slots = memoryview(self._slots)
         pieces = [slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS] for first, last in self.runs]
@@ -336,11 +339,11 @@ class IndexWrite:
             run = bisect_right(starts, slot) - 1
             if run >= 0 and slot - starts[run] < len(copies[run]):
                 copies[run][slot - starts[run]] = number
-        return copies
+        self._copies = copies
 
     def run(self, files: Files) -> None:
-        """Write and sync. Safe in any thread; raises OSError."""
-        copies = self._copy()
+        """Write and sync what was copied. Safe in any thread; raises OSError."""
+        assert self._copies is not None, "the slots are copied first"
         file = files.open(self.file.path, create=True)
         try:
             if file.size() < self.file.size_bytes:
@@ -348,7 +351,7 @@ class IndexWrite:
             if self.entries:
                 file.write(self.entries, self.at)
                 file.sync()
-            for (first, _), slots in zip(self.runs, copies, strict=True):
+            for (first, _), slots in zip(self.runs, self._copies, strict=True):
                 _write_slots(file, first, slots)
             file.write(self.header, 0)
             file.sync()
