@@ -83,8 +83,8 @@ level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's p
 the same client, medians, the JVMs warmed up.
 
 Before each measurement the memory that is free is filled with pages of a file that is only read, as that of a server is
-that has run for a day; for the table before each round. A virtual machine asks its host for a free page when it is used,
-and may give it back seconds after it became free; whoever stores would pay for that.
+that has run for a day; for the table before each round. A virtual machine asks its host for a free page when it is
+used, and may give it back seconds after it became free; whoever stores would pay for that.
 """
 
 
