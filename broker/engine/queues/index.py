@@ -268,7 +268,6 @@ class IndexFile:
 
     def wrote(self, write: IndexWrite) -> None:
         """Forget entries that are on disk now."""
-        self.before = None
         self._tail_number += len(write.entries) // ENTRY_SIZE
         self._taken = bytearray()
 
