@@ -14,6 +14,7 @@ from bench import (
     console_cluster,
     consoles,
     consume,
+    contained,
     following,
     large,
     lateness,
@@ -49,6 +50,7 @@ USUAL = {
 #: All of it takes hours.
 MEASUREMENTS = USUAL | {
     "pending": pending,
+    "contained": contained,
     "large": large,
     "openhalves": openhalves,
     "many": many,

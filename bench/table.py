@@ -128,28 +128,33 @@ def measure(options: Namespace, at: str) -> Section:
 
 def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
     """Return what each of three brokers did, one after the other while the others are stopped."""
-    taken = {kind: Taken() for kind in KINDS}
-    with started(base, flush) as servers:
-        for _ in range(sizes.turns):
-            for kind, server in in_turns(servers, base):
-                taken[kind].note("sends", turn(PLAIN, server, base, skip=sizes.skip, take=sizes.take))
-        with ExitStack() as stack:
-            clients: dict[str, Clients] = {}
-            for kind, server in servers.items():
-                clients[kind] = Clients(server, base)
-                stack.callback(clients[kind].end)
-            for number in range(sizes.warm + sizes.rounds):
-                for kind, server in in_turns(servers, base, clients):
-                    done = flow(server, clients[kind].flow, sizes, number)
-                    fill(base)
-                    done |= timers(server, clients[kind].load, sizes)
-                    if number >= sizes.warm:
-                        for name, one in done.items():
-                            taken[kind].note(name, one)
-        # last, as Apache RocketMQ takes a core for a minute and more after them
-        for _ in range(sizes.turns):
-            for kind, server in in_turns(servers, base):
-                taken[kind].note("transactions", turn(TRANSACTIONS, server, base, skip=sizes.skip, take=sizes.take))
+    with started(base, flush, KINDS) as servers:
+        return worked(servers, base, sizes)
+
+
+def worked(servers: Mapping[str, Measured], base: Path, sizes: Sizes, first: int = 0) -> dict[str, Taken]:
+    """Return what brokers that run did; `first`: the number of the first round's topic."""
+    taken = {kind: Taken() for kind in servers}
+    for _ in range(sizes.turns):
+        for kind, server in in_turns(servers, base):
+            taken[kind].note("sends", turn(PLAIN, server, base, skip=sizes.skip, take=sizes.take))
+    with ExitStack() as stack:
+        clients: dict[str, Clients] = {}
+        for kind, server in servers.items():
+            clients[kind] = Clients(server, base)
+            stack.callback(clients[kind].end)
+        for number in range(sizes.warm + sizes.rounds):
+            for kind, server in in_turns(servers, base, clients):
+                done = flow(server, clients[kind].flow, sizes, first + number)
+                fill(base)
+                done |= timers(server, clients[kind].load, sizes)
+                if number >= sizes.warm:
+                    for name, one in done.items():
+                        taken[kind].note(name, one)
+    # last, as Apache RocketMQ takes a core for a minute and more after them
+    for _ in range(sizes.turns):
+        for kind, server in in_turns(servers, base):
+            taken[kind].note("transactions", turn(TRANSACTIONS, server, base, skip=sizes.skip, take=sizes.take))
     return taken
 
 
@@ -202,13 +207,13 @@ def tell(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 @contextmanager
-def started(base: Path, flush: str) -> Iterator[dict[str, Measured]]:
-    """Start the three brokers."""
+def started(base: Path, flush: str, kinds: Mapping[str, Callable[..., Measured]]) -> Iterator[dict[str, Measured]]:
+    """Start brokers of these kinds."""
     with ExitStack() as stack:
         servers: dict[str, Measured] = {}
-        for kind in KINDS:
+        for kind, make in kinds.items():
             directory = base / f"{kind}-{flush}"
-            server = KINDS[kind](directory / "store", directory / "work", StoreShape(**SIZES, flush=flush, heap="2g"))
+            server = make(directory / "store", directory / "work", StoreShape(**SIZES, flush=flush, heap="2g"))
             servers[kind] = server
             stack.callback(server.kill)
             server.start()

@@ -106,7 +106,7 @@ def join(proc: Path = PROC) -> bool:
     newer. ``proc``: what the kernel tells about this process.
     """
     try:
-        own, is_unified = _own_group(proc)
+        own, is_unified = own_group(proc)
     except (OSError, LookupError, ValueError):
         return False
     if own.name == NAME:
@@ -118,7 +118,7 @@ def join(proc: Path = PROC) -> bool:
         return False
     try:
         if is_unified:
-            _share_processors(own, group)
+            share_processors(own, group)
         (group / "cpu.idle").write_text("1")
         (group / "cgroup.procs").write_text(str(os.getpid()))
     except OSError:
@@ -128,7 +128,7 @@ def join(proc: Path = PROC) -> bool:
     return True
 
 
-def _share_processors(own: Path, group: Path) -> None:
+def share_processors(own: Path, group: Path) -> None:
     """Make ``group`` one that processors are counted for. Raises OSError.
 
     Threaded: only such a one may lie below a group that has processes itself. Memory stays that of ``own``.
@@ -139,7 +139,7 @@ def _share_processors(own: Path, group: Path) -> None:
     (own / "cgroup.subtree_control").write_text("+cpu")
 
 
-def _own_group(proc: Path) -> tuple[Path, bool]:
+def own_group(proc: Path) -> tuple[Path, bool]:
     """Return the directory of the group that counts this process's processors, and whether it is of version 2.
 
     Raises OSError, LookupError where there is none, ValueError.
