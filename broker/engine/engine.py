@@ -11,13 +11,14 @@ Only one thread may call it; time comes in as ``now_ms``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .config import EngineConfig
 from .disk import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
 from .intake import Intake
-from .log.append import Sends
+from .log.append import Encoded, Sends
 from .log.checkpoint import Derived, admit_clock
 from .log.recovery import Recovery
 from .log.ticket import BatchTicket, Stored, SyncJob, Ticket
@@ -211,21 +212,13 @@ class Engine:
         return self._intake.take_batch(topic, queue_id, parts, sys_flag, born_ms, born_host, now_ms, owner)
 
     def append_encoded(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        *,
-        sys_flag: int = 0,
-        born_ms: int,
-        born_host: bytes,
-        now_ms: int,
-        owner: object = None,
-    ) -> BatchTicket | None:
-        """Take a batch as it was sent, as ``append_batch`` takes its messages but in less time; None, and nothing was
-        written, if they are to be taken that way. Raises as ``append``."""
+        self, topic: str, batches: Sequence[Encoded], *, sys_flag: int = 0, born_host: bytes, now_ms: int
+    ) -> list[BatchTicket] | None:
+        """Take batches as they were sent, each with a ticket, as ``append_batch`` takes their messages but in less
+        time; None, and nothing was written, if they are to be taken that way, one by one. Raises as ``append`` if one
+        would be refused."""
         self._check_room()
-        return self._intake.take_encoded(topic, queue_id, body, sys_flag, born_ms, born_host, now_ms, owner)
+        return self._intake.take_encoded(topic, batches, sys_flag, born_host, now_ms)
 
     def append_together(self, topic: str, sends: Sends, *, born_host: bytes, now_ms: int) -> list[Ticket] | None:
         """Take messages that came together, each with a ticket of its own, as ``append`` does but in less time; None,

@@ -49,6 +49,7 @@ from .config import EngineConfig
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .log.append import (
     Copy,
+    Encoded,
     Extremes,
     Parts,
     Sends,
@@ -179,27 +180,24 @@ class Intake:
         return append_batch(self._store, topic, queue_id, batch, Together(sys_flag, born_ms, born_host, now_ms), owner)
 
     def take_encoded(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        now_ms: int,
-        owner: object,
-    ) -> BatchTicket | None:
-        """Take all messages of a batch as it was sent, or none: None if they go as ``take_batch`` takes them, as all
-        do without compiled twins. Raises as that does."""
-        found = None if FAST is None else FAST.batch_extremes(body, MOST_IN_BATCH, MOST_KEYS)
-        # a queue whose turn it is would be chosen twice where the messages go the other way in the end
-        if found is None or queue_id < 0 or sys_flag & FLAG_TRANSACTION_MASK:
-            return None
-        batch = Extremes(*found)
-        queue_id = self._admission.check_extremes(topic, queue_id, *batch[3:], sys_flag, born_ms, born_host)
-        self._store.make_room(batch.stored_bytes + batch.messages * (len(topic) + 128))
-        sent = Together(sys_flag, born_ms, born_host, now_ms)
-        return append_encoded(self._store, topic, queue_id, body, batch, sent, owner)
+        self, topic: str, batches: Sequence[Encoded], sys_flag: int, born_host: bytes, now_ms: int
+    ) -> list[BatchTicket] | None:
+        """Take all messages of batches as they were sent, or none: None if they go as ``take_batch`` takes them, as all
+        do without compiled twins. Raises as that does if one of them would be refused."""
+        found: list[Extremes] = []
+        for batch in batches:
+            read = None if FAST is None else FAST.batch_extremes(batch.body, MOST_IN_BATCH, MOST_KEYS)
+            # a queue whose turn it is would be chosen twice where the messages go the other way in the end
+            if read is None or batch.queue_id < 0 or sys_flag & FLAG_TRANSACTION_MASK:
+                return None
+            found.append(tuple.__new__(Extremes, read))
+        messages, stored, _, bodies, properties, lowest, highest, _ = zip(*found, strict=True)
+        queue_ids, _, born_ms, _ = zip(*batches, strict=True)
+        extremes = max(bodies), max(properties), min(lowest), max(highest)
+        for each_ms in {min(born_ms), max(born_ms)}:
+            self._admission.check_extremes(topic, max(queue_ids), *extremes, sys_flag, each_ms, born_host)
+        self._store.make_room(sum(stored) + sum(messages) * (len(topic) + 128))
+        return append_encoded(self._store, topic, batches, found, Together(sys_flag, 0, born_host, now_ms))
 
     def take_together(self, topic: str, sends: Sends, born_host: bytes, now_ms: int) -> list[Ticket] | None:
         """Take messages as ``take`` does, column by column, or none of them: None if that cannot be.

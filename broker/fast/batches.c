@@ -59,10 +59,41 @@ fail:
     return NULL;
 }
 
-/* Read the message that begins here; return whether it is right, and its properties are usual. */
-static int usual_item_at(const byte *at, const byte *end, Item *item, Said *said) {
-    return item_at(at, end, item) && item->properties.size + item->is_open <= MOST_PROPERTIES &&
-           usual_properties(item->properties, item->is_open, said) && !said->names_half && said->moment.at == NULL;
+/* One of a batch that was read, and what the index finds it by. */
+typedef struct {
+    Item item;
+    Bytes unique_key, tags, keys;
+} Read;
+
+/* A batch that was read: all in `each` points into the body, which is kept meanwhile. */
+typedef struct {
+    PyObject *body;
+    Read *each;
+    Py_ssize_t rows, room, hashes;
+} Batch;
+
+static const char batch_name[] = "escapement_mq_fast.batch";
+
+static void free_batch(Batch *batch) {
+    Py_DecRef(batch->body);
+    PyMem_Free(batch->each);
+    PyMem_Free(batch);
+}
+
+static void free_capsule(PyObject *capsule) { free_batch(PyCapsule_GetPointer(capsule, batch_name)); }
+
+/* Make room for one more; return whether there is. */
+static int has_room(Batch *batch) {
+    if (batch->rows < batch->room) return 1;
+    Py_ssize_t room = batch->room ? batch->room * 2 : 64;
+    Read *each = PyMem_Realloc(batch->each, (size_t)room * sizeof *each);
+    if (each == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    batch->each = each;
+    batch->room = room;
+    return 1;
 }
 
 static int parts_words(byte letter) { return (letter >= 9 && letter <= 13) || (letter >= 28 && letter <= 32); }
@@ -78,134 +109,164 @@ static int next_word(Bytes *keys, Bytes *word) {
     return word->size > 0;
 }
 
+/* Read the message that begins here; return whether it is right, and its properties are usual. */
+static int read_usual(const byte *at, const byte *end, Read *read) {
+    Said said;
+    if (!item_at(at, end, &read->item) || read->item.properties.size + read->item.is_open > MOST_PROPERTIES ||
+        !usual_properties(read->item.properties, read->item.is_open, &said) || said.names_half || said.moment.at != NULL)
+        return 0;
+    read->unique_key = said.unique_key;
+    read->tags = said.tags;
+    read->keys = said.keys;
+    return 1;
+}
+
 PyDoc_STRVAR(
     batch_extremes_doc,
     "Return of the messages of a batch, as they are stored: how many, bytes of all bodies and properties, those of the "
-    "first, the longest body, the longest properties, the lowest and the highest flag. None if anything about one is not "
-    "as usual, or they have more keys than there may be.");
+    "first, the longest body, the longest properties, the lowest and the highest flag, and what `batch_records` takes. "
+    "None if anything about one is not as usual, or they have more keys than there may be.");
 
 static PyObject *batch_extremes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    Bytes batch, word;
-    int32_t most, most_keys, low = INT32_MAX, high = INT32_MIN, rows = 0, keys = 0;
-    if (!has_args("batch_extremes", count, 3) || !bytes_of(args[0], &batch) || !int32_of(args[1], &most) ||
+    Bytes all, word;
+    int32_t most, most_keys, low = INT32_MAX, high = INT32_MIN, keys = 0;
+    if (!has_args("batch_extremes", count, 3) || !bytes_of(args[0], &all) || !int32_of(args[1], &most) ||
         !int32_of(args[2], &most_keys))
         return NULL;
+    Batch *batch = PyMem_Calloc(1, sizeof *batch);
+    if (batch == NULL) return PyErr_NoMemory();
+    Py_IncRef(batch->body = args[0]);
     Py_ssize_t total = 0, first = 0, body = 0, properties = 0;
-    Item item;
-    Said said;
-    for (const byte *at = batch.at, *end = at + batch.size; at < end; at += item.size) {
-        if (rows++ >= most || !usual_item_at(at, end, &item, &said)) Py_RETURN_NONE;
-        while (next_word(&said.keys, &word))
-            if (keys++ >= most_keys) Py_RETURN_NONE;
-        Py_ssize_t stored = item.properties.size + item.is_open;
-        total += item.body.size + stored;
-        if (rows == 1) first = total;
-        if (item.body.size > body) body = item.body.size;
+    for (const byte *at = all.at, *end = at + all.size; at < end;) {
+        if (batch->rows >= most || !has_room(batch)) goto refuse;
+        Read *read = &batch->each[batch->rows++];
+        if (!read_usual(at, end, read)) goto refuse;
+        at += read->item.size;
+        for (Bytes said = read->keys; next_word(&said, &word); batch->hashes++)
+            if (keys++ >= most_keys) goto refuse;
+        batch->hashes += (read->unique_key.size > 0) + (read->tags.size > 0);
+        Py_ssize_t stored = read->item.properties.size + read->item.is_open;
+        total += read->item.body.size + stored;
+        if (batch->rows == 1) first = total;
+        if (read->item.body.size > body) body = read->item.body.size;
         if (stored > properties) properties = stored;
-        if (item.flag < low) low = item.flag;
-        if (item.flag > high) high = item.flag;
+        if (read->item.flag < low) low = read->item.flag;
+        if (read->item.flag > high) high = read->item.flag;
     }
-    if (!rows) Py_RETURN_NONE;
-    return Py_BuildValue("(innnnii)", (int)rows, total, first, body, properties, (int)low, (int)high);
+    PyObject *capsule = batch->rows ? PyCapsule_New(batch, batch_name, free_capsule) : NULL;
+    if (capsule == NULL) goto refuse;
+    return Py_BuildValue(
+        "(nnnnniiN)", batch->rows, total, first, body, properties, (int)low, (int)high, capsule);
+refuse:
+    free_batch(batch);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
 }
 
-static int add_hash(uint32_t hash, PyObject *position, PyObject *hashes, PyObject *places) {
-    PyObject *value = absolute(hash);
-    int failed = value == NULL || PyList_Append(hashes, value) < 0 || PyList_Append(places, position) < 0;
-    Py_DecRef(value);
-    return !failed;
+/* Where the index finds records: columns of 64 bits. */
+typedef struct {
+    int64_t *hash, *place;
+} Keys;
+
+static void add_key(Keys *keys, uint32_t hash, int64_t position) {
+    *keys->hash++ = absolute(hash);
+    *keys->place++ = position;
 }
 
 /* What the index finds a message by: hashes, and the position once for each; as append._index does. */
-static int add_hashes(Said said, uint32_t topic, PyObject *position, PyObject *hashes, PyObject *places) {
-    Bytes word;
-    if (said.unique_key.size && !add_hash(hash_on(topic, said.unique_key), position, hashes, places)) return 0;
-    while (next_word(&said.keys, &word))
-        if (!add_hash(hash_on(topic, word), position, hashes, places)) return 0;
+static void add_keys(Keys *keys, const Read *read, uint32_t topic, int64_t position) {
+    Bytes said = read->keys, word;
+    if (read->unique_key.size) add_key(keys, hash_on(topic, read->unique_key), position);
+    while (next_word(&said, &word)) add_key(keys, hash_on(topic, word), position);
     const Bytes mark = {(const byte *)"T#", 2};
-    return !said.tags.size || add_hash(hash_on(hash_on(topic, mark), said.tags), position, hashes, places);
+    if (read->tags.size) add_key(keys, hash_on(hash_on(topic, mark), read->tags), position);
 }
 
 PyDoc_STRVAR(
     batch_records_doc,
-    "Return what becomes of a batch: body, name of the topic, queue id, first offset, first position, the 48 bytes that "
-    "are the same in all. Its records in one piece, entries of the queue, positions, sizes, and for the index hashes and "
-    "a position for each; None if anything about it is not as usual.");
+    "Return what becomes of a batch: what `batch_extremes` read of it, name of the topic, queue id, first offset, first "
+    "position, the 48 bytes that are the same in all. Its records in one piece, entries of the queue, sizes, and columns "
+    "of 64 bits each: positions, and for the index hashes and a position for each.");
 
 static PyObject *batch_records(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    Bytes batch, name, same;
+    Bytes name, same;
     int32_t queue_id;
     int64_t offset, position;
-    if (!has_args("batch_records", count, 6) || !bytes_of(args[0], &batch) || !bytes_of(args[1], &name) ||
-        !int32_of(args[2], &queue_id) || !int64_of(args[3], &offset) || !int64_of(args[4], &position) ||
-        !bytes_of(args[5], &same))
+    if (!has_args("batch_records", count, 6)) return NULL;
+    const Batch *batch = PyCapsule_GetPointer(args[0], batch_name);
+    if (batch == NULL || !bytes_of(args[1], &name) || !int32_of(args[2], &queue_id) || !int64_of(args[3], &offset) ||
+        !int64_of(args[4], &position) || !bytes_of(args[5], &same))
         return NULL;
-    if (name.size > 127 || same.size != 48 || !is_ascii(name)) Py_RETURN_NONE;
-    Py_ssize_t total = 0, rows = 0;
-    Item item;
-    Said said;
-    for (const byte *at = batch.at, *end = at + batch.size; at < end; at += item.size, rows++) {
-        if (!item_at(at, end, &item)) Py_RETURN_NONE;
-        total += record_bytes(name, item.body, item.properties, 2 * IPV4) + item.is_open;
+    if (name.size > 127 || same.size != 48 || !is_ascii(name)) {
+        PyErr_SetString(PyExc_ValueError, "the name of the topic is not short and ASCII, or what is the same has not 48 bytes");
+        return NULL;
     }
-    PyObject *records = PyBytes_FromStringAndSize(NULL, total), *entries = PyBytes_FromStringAndSize(NULL, 20 * rows);
-    PyObject *lists[4] = {PyList_New(rows), PyList_New(rows), PyList_New(0), PyList_New(0)};
-    PyObject *positions = lists[0], *sizes = lists[1], *hashes = lists[2], *places = lists[3];
+    const Read *read = batch->each, *end = read + batch->rows;
+    Py_ssize_t total = 0;
+    for (; read < end; read++)
+        total += record_bytes(name, read->item.body, read->item.properties, 2 * IPV4) + read->item.is_open;
+    PyObject *records = PyBytes_FromStringAndSize(NULL, total), *sizes = PyList_New(batch->rows), *bytes = NULL;
+    PyObject *entries = PyBytes_FromStringAndSize(NULL, 20 * batch->rows);
+    PyObject *positions = PyBytes_FromStringAndSize(NULL, 8 * batch->rows);
+    PyObject *hashes = PyBytes_FromStringAndSize(NULL, 8 * batch->hashes);
+    PyObject *places = PyBytes_FromStringAndSize(NULL, 8 * batch->hashes);
     if (records == NULL || entries == NULL || positions == NULL || sizes == NULL || hashes == NULL || places == NULL)
         goto fail;
     byte *record = (byte *)PyBytes_AsString(records), *entry = (byte *)PyBytes_AsString(entries);
+    int64_t *place = (int64_t *)PyBytes_AsString(positions);
+    Keys keys = {(int64_t *)PyBytes_AsString(hashes), (int64_t *)PyBytes_AsString(places)};
     const uint32_t topic = hash_on(hash_on(0, name), (Bytes){(const byte *)"#", 1});
-    const byte *at = batch.at, *end = at + batch.size;
-    for (Py_ssize_t row = 0; row < rows; row++, at += item.size, offset++) {
-        if (!usual_item_at(at, end, &item, &said)) goto fail;
-        int32_t size = (int32_t)(record_bytes(name, item.body, item.properties, 2 * IPV4) + item.is_open);
-        Row made = {name, item.body, item.properties, same.at, offset, position, size, queue_id, item.flag, item.is_open};
+    int32_t before = 0;
+    for (read = batch->each; read < end; read++, offset++) {
+        const Item *item = &read->item;
+        int32_t size = (int32_t)(record_bytes(name, item->body, item->properties, 2 * IPV4) + item->is_open);
+        Row made = {
+            name, item->body, item->properties, same.at, offset, position, size, queue_id, item->flag, item->is_open};
         record = put_row(record, &made);
-        entry = put_entry(entry, position, size, (int32_t)hash_on(0, said.tags));
-        PyObject *here = PyLong_FromLongLong(position), *bytes = PyLong_FromLong(size);
-        if (here == NULL || bytes == NULL) {
-            Py_DecRef(here);
-            Py_DecRef(bytes);
-            goto fail;
-        }
-        PyList_SetItem(positions, row, here);
-        PyList_SetItem(sizes, row, bytes);
-        if (!add_hashes(said, topic, here, hashes, places)) goto fail;
+        entry = put_entry(entry, position, size, (int32_t)hash_on(0, read->tags));
+        /* most are as long as the one before: one number for all of them */
+        if (size == before) Py_IncRef(bytes);
+        else if ((bytes = PyLong_FromLong(before = size)) == NULL) goto fail;
+        PyList_SetItem(sizes, read - batch->each, bytes);
+        *place++ = position;
+        add_keys(&keys, read, topic, position);
         position += size;
     }
-    return Py_BuildValue("(NNNNNN)", records, entries, positions, sizes, hashes, places);
+    return Py_BuildValue("(NNNNNN)", records, entries, sizes, positions, hashes, places);
 fail:
     Py_DecRef(records);
     Py_DecRef(entries);
-    for (int list = 0; list < 4; list++) Py_DecRef(lists[list]);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    Py_DecRef(sizes);
+    Py_DecRef(positions);
+    Py_DecRef(hashes);
+    Py_DecRef(places);
+    return NULL;
 }
 
 PyDoc_STRVAR(offset_message_ids_doc, "Return the ids of records of one host, by their positions, joined by commas.");
 
 static PyObject *offset_message_ids(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Bytes host;
-    Column positions;
-    if (!has_args("offset_message_ids", count, 2) || !bytes_of(args[0], &host) || !column_of(args[1], -1, &positions))
+    Numbers positions;
+    if (!has_args("offset_message_ids", count, 2) || !bytes_of(args[0], &host) || !numbers_of(args[1], -1, &positions))
         return NULL;
-    Py_ssize_t rows = rows_of(positions), letters = 2 * (host.size + 8) + 1;
-    if (!rows) return PyUnicode_FromString("");
-    byte *made = PyMem_Malloc((size_t)(rows * letters)), *at = made;
-    if (made == NULL) return PyErr_NoMemory();
-    for (Py_ssize_t row = 0; row < rows; row++) {
+    Py_ssize_t rows = positions.rows, letters = 2 * host.size;
+    PyObject *text = NULL;
+    byte *made = PyMem_Malloc((size_t)(rows * (letters + 17)) + 1), *at = made;
+    if (made == NULL) PyErr_NoMemory();
+    for (Py_ssize_t row = 0; made != NULL && row < rows; row++) {
         int64_t position;
         byte eight[8];
-        if (!int64_of(cell(positions, row), &position)) {
-            PyMem_Free(made);
-            return NULL;
-        }
+        if (!number_at(&positions, row, &position)) goto done;
         put64(eight, (uint64_t)position);
-        at = put_hex(put_hex(at, host.at, host.size), eight, 8);
+        at = row ? put(at, made, (size_t)letters) : put_hex(at, host.at, host.size);
+        at = put_hex(at, eight, 8);
         *at++ = ',';
     }
-    PyObject *text = PyUnicode_FromStringAndSize((const char *)made, rows * letters - 1);
+    if (made != NULL) text = PyUnicode_FromStringAndSize((const char *)made, rows ? at - made - 1 : 0);
+done:
     PyMem_Free(made);
+    release_numbers(&positions);
     return text;
 }
 

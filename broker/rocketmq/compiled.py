@@ -18,23 +18,25 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 7
+MODULE, INTERFACE = "escapement_mq_fast", 8
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
 class Fast(Protocol):
-    """What the compiled module has beside what `twin` finds by name. Columns are lists or tuples."""
+    """What the compiled module has beside what `twin` finds by name. Columns are lists or tuples, those of numbers also
+    what `memoryview.cast("q")` gives."""
 
     INTERFACE: int
 
-    def batch_extremes(self, body: bytes, most: int, most_keys: int, /) -> tuple[int, ...] | None:
+    def batch_extremes(self, body: bytes, most: int, most_keys: int, /) -> tuple[Any, ...] | None:
         """Return the Extremes of a batch (append.Extremes) if all of its messages are as usual, else None."""
 
     def batch_records(
-        self, body: bytes, topic: bytes, queue_id: int, offset: int, position: int, same: bytes, /
-    ) -> tuple[bytes, bytes, list[int], list[int], list[int], list[int]] | None:
-        """Return what becomes of a usual batch from an offset and a position on: records, entries of the queue,
-        positions, sizes, hashes for the index with a position for each (append.append_batch)."""
+        self, read: object, topic: bytes, queue_id: int, offset: int, position: int, same: bytes, /
+    ) -> tuple[bytes, bytes, list[int], bytes, bytes, bytes]:
+        """Return what becomes of a usual batch (Extremes.read) from an offset and a position on: records, entries of
+        the queue, sizes, and in 64 bits each positions, hashes for the index, a position for each of these
+        (append.append_batch). Raises ValueError for a name that is not ASCII, or has more than 127 bytes."""
 
     def hashes(self, beginning: str, keys: Sequence[str], /) -> list[int]:
         """Return the hashes of a beginning with each of the keys behind it (Index.hashes_of)."""

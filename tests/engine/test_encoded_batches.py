@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.engine.engine import Engine
 from broker.engine.errors import BrokerError, StoreBusy, TopicNotFound
+from broker.engine.log.append import Encoded
 from broker.engine.log.ticket import BatchTicket
 from broker.engine.testing import SimulatedFiles, open_engine
 from broker.rocketmq.compiled import FAST
@@ -44,8 +46,15 @@ def encoded(messages: list[tuple[int, str, int, bool]]) -> bytes:
     return b"".join(items)
 
 
+def encoded_alone(
+    engine: Engine, topic: str, queue_id: int, body: bytes, *, born_ms: int, **sent: Any
+) -> BatchTicket | None:
+    tickets = engine.append_encoded(topic, [Encoded(queue_id, body, born_ms, None)], **sent)
+    return tickets[0] if tickets else None
+
+
 def as_it_was_sent(engine: Engine, topic: str, queue_id: int, body: bytes, **sent: Any) -> BatchTicket | None:
-    ticket = engine.append_encoded(topic, queue_id, body, **sent)
+    ticket = encoded_alone(engine, topic, queue_id, body, **sent)
     # that it is never taken would leave nothing to compare
     assert FAST is not None or ticket is None
     return ticket or in_parts(engine, topic, queue_id, body, **sent)
@@ -59,11 +68,11 @@ Way = Callable[..., "BatchTicket | None"]
 
 
 def kept(
-    way: Way, bodies: list[bytes], host: bytes, topic: str, sys_flag: int
+    way: Way, bodies: list[bytes], host: bytes, topic: str, sys_flag: int, **config: int
 ) -> tuple[list[object], dict[str, bytes]]:
     """What became of each batch, and what is on disk after them."""
     disk = SimulatedFiles()
-    driver = open_engine(disk, **LIMITS)
+    driver = open_engine(disk, **LIMITS, **config)
     if len(topic) < 128:
         driver.engine.topics.ensure(topic, 2)
     told: list[object] = []
@@ -109,13 +118,67 @@ def test_it_is_its_messages_where_segments_end(length: int) -> None:
     assert whole == kept(in_parts, bodies, bytes(8), "orders", 0)
 
 
+@given(st.lists(st.lists(MESSAGE, min_size=1, max_size=9), min_size=1, max_size=6), st.integers(0, 40))
+def test_together_they_leave_what_they_leave_one_by_one(batches, before):
+    def left(*, together: bool) -> tuple[list[object], dict[str, bytes]]:
+        disk = SimulatedFiles()
+        driver = open_engine(disk, **LIMITS)
+        driver.engine.topics.ensure("orders", 2)
+        sent = {"born_host": bytes(8), "now_ms": driver.clock.now_ms}
+        for number in range(before):  # so that now and then there is no room for all
+            as_it_was_sent(driver.engine, "orders", number % 2, bodies[0], born_ms=7, **sent)
+        all_encoded = [Encoded(number % 2, body, 7 + number // 2, number) for number, body in enumerate(bodies)]
+        tickets = driver.engine.append_encoded("orders", all_encoded, **sent) if together else None
+        if tickets is None:
+            tickets = [
+                as_it_was_sent(driver.engine, "orders", each.queue_id, each.body, born_ms=each.born_ms, **sent)
+                for each in all_encoded
+            ]
+        told: list[object] = [
+            (each.queue_id, each.queue_offset, each.position, each.size, list(each.positions), list(each.sizes))
+            for each in tickets
+            if each is not None
+        ]
+        driver.flush()
+        driver.close()
+        # the next segment is made as soon as it may be needed: for all of them that is sooner
+        return told, {path: content for path, content in disk.contents().items() if any(content)}
+
+    bodies = [encoded(batch) for batch in batches]
+    assert left(together=True) == left(together=False)
+
+
+@pytest.mark.parametrize("wrong", [(9, 20, b""), (0, 2_001, b""), (0, 20, b"x"), (-1, 20, b"")])
+def test_one_that_is_refused_or_not_usual_takes_the_others_with_it(wrong: tuple[int, int, bytes]) -> None:
+    """Nothing is written: they are to be taken one by one."""
+    queue_id, length, behind = wrong
+    driver = open_engine(SimulatedFiles(), **LIMITS)
+    driver.engine.topics.ensure("orders", 2)
+    right, other = (encoded([(size, "UNIQ_KEY\x01A{n:05}\x02", 0, False)]) for size in (20, length))
+    batches = [Encoded(0, right, 7, None), Encoded(queue_id, other + behind, 7, None), Encoded(1, right, 7, None)]
+    sent = {"born_host": bytes(8), "now_ms": driver.clock.now_ms}
+    with suppress(BrokerError):
+        assert driver.engine.append_encoded("orders", batches, **sent) is None
+    driver.settle()
+    assert [driver.engine.queue_bounds("orders", each) for each in (0, 1)] == [(0, 0), (0, 0)]
+    tickets = driver.engine.append_encoded("orders", batches[::2], **sent)
+    assert (tickets is None) is (FAST is None)
+
+
+def test_hundreds_are_their_messages() -> None:
+    batch = [(number % 50, "UNIQ_KEY\x01A{n:05}\x02KEYS\x01k {n}\x02", 0, bool(number % 2)) for number in range(300)]
+    bodies = [encoded(batch)] * 3
+    whole = kept(as_it_was_sent, bodies, bytes(8), "orders", 0, segment_size_bytes=1 << 20)
+    assert whole == kept(in_parts, bodies, bytes(8), "orders", 0, segment_size_bytes=1 << 20)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 3, 21, 22, 40, -1])
 def test_one_that_is_no_batch_is_not_taken(cut: int) -> None:
     driver = open_engine(SimulatedFiles())
     driver.engine.topics.ensure("orders", 1)
     body = encoded([(20, "UNIQ_KEY\x01A{n:05}\x02", 0, False)] * 3)[:cut]
     sent = {"born_ms": 7, "born_host": bytes(8), "now_ms": driver.clock.now_ms}
-    assert driver.engine.append_encoded("orders", 0, body, **sent) is None
+    assert encoded_alone(driver.engine, "orders", 0, body, **sent) is None
     driver.settle()
     assert driver.engine.queue_bounds("orders", 0) == (0, 0)
 
@@ -125,7 +188,7 @@ def test_usual_ones_are_taken_where_there_are_twins() -> None:
     driver.engine.topics.ensure("orders", 1)
     sent = {"born_ms": 7, "born_host": bytes(8), "now_ms": driver.clock.now_ms}
     body = encoded([(20, "UNIQ_KEY\x01A{n:05}\x02TAGS\x01paid\x02", 0, True)] * 3)
-    assert (driver.engine.append_encoded("orders", 0, body, **sent) is None) is (FAST is None)
+    assert (encoded_alone(driver.engine, "orders", 0, body, **sent) is None) is (FAST is None)
 
 
 def test_what_is_refused_leaves_nothing_behind() -> None:

@@ -161,6 +161,11 @@ def test_entries_of_a_queue(rows, has_tags):
     assert FAST.entries(*said) == IN_PYTHON["entries"](*said)
 
 
+def in_64_bits(numbers: list[int]) -> memoryview:
+    """A column as the twin of batches makes it."""
+    return memoryview(array("q", numbers))
+
+
 @given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 0x7FFFFFFF), PLACE), max_size=60), INT.map(abs), st.data())
 def test_entries_of_the_index(slots, rows, number, data):
     number, seconds, page = number % (1 << 30), data.draw(st.integers(0, 0x7FFFFFFF)), data.draw(st.integers(1, 5))
@@ -169,13 +174,15 @@ def test_entries_of_the_index(slots, rows, number, data):
     left, right = array("i", held), array("i", held)
     dirty, noted = bytearray(slots), bytearray(slots)
     ours = IN_PYTHON["put_entries"](left, hashes, positions, seconds, number, dirty, page)
-    assert FAST.put_entries(right, hashes, positions, seconds, number, noted, page) == ours
+    said = (in_64_bits(hashes), in_64_bits(positions)) if data.draw(st.booleans()) else (hashes, positions)
+    assert FAST.put_entries(right, *said, seconds, number, noted, page) == ours
     assert left == right and dirty == noted and len(ours[0]) == len(rows) * ENTRY.size
 
 
 @given(HOST, st.lists(LONG, max_size=60))
 def test_ids_of_a_batch(host, positions):
-    assert FAST.offset_message_ids(host, positions) == IN_PYTHON["offset_message_ids"](host, positions)
+    ids = IN_PYTHON["offset_message_ids"](host, positions)
+    assert FAST.offset_message_ids(host, positions) == FAST.offset_message_ids(host, in_64_bits(positions)) == ids
 
 
 @given(st.text(max_size=30), st.lists(st.one_of(st.text(max_size=40), st.text("AB09", min_size=20)), max_size=20))
@@ -569,7 +576,12 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("write_durably", ([("/tmp", 0, "text")],), TypeError),  # noqa: S108 - it is refused before
     ("write_durably", ([("/tmp/\0", 0, b"")],), ValueError),  # noqa: S108 - it is refused before
     ("write_durably", ([("/tmp", 0, b"")],), IsADirectoryError),  # noqa: S108 - nothing is written
-    ("batch_records", (b"", b"T", 1 << 31, 0, 0, bytes(48)), OverflowError),
+    ("batch_records", (b"", b"T", 0, 0, 0, bytes(48)), ValueError),
+    ("offset_message_ids", (bytes(8), range(1)), TypeError),
+    ("offset_message_ids", (bytes(8), memoryview(bytes(8))), ValueError),
+    ("offset_message_ids", (bytes(8), memoryview(bytes(32)).cast("q")[::2]), BufferError),
+    ("put_entries", (array("i", [0]), array("i", [0]), [0], 0, 1, bytearray(1), 1), ValueError),
+    ("put_entries", (array("i", [0]), [0], array("q", [0, 0]), 0, 1, bytearray(1), 1), ValueError),
     ("handle", ("T", "b", "1", "k"), TypeError),
     ("handle", (b"T", "b", 1, "k"), TypeError),
     ("timer_units", (bytes(64), bytearray(1), [], {}, 0, 0, 0, 0), BufferError),
@@ -588,6 +600,12 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
 def test_what_is_wrong_is_refused(name: str, said: tuple[object, ...], error: type[Exception]):
     with pytest.raises(error):
         getattr(FAST, name)(*said)
+
+
+def test_a_queue_id_of_more_than_32_bits_is_refused_for_a_batch():
+    read = FAST.batch_extremes(item(b"a", b"UNIQ_KEY\x01K\x02", 0), 1, 1)[-1]
+    with pytest.raises(OverflowError):
+        FAST.batch_records(read, b"T", 1 << 31, 0, 0, bytes(48))
 
 
 def test_slots_stay_as_they_are_where_one_entry_is_wrong():

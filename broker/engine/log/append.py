@@ -2,7 +2,7 @@
 
     append_batch   messages of one batch, for one queue: what is the same in all of their records is made once, and the
                    rest column by column
-    append_encoded the same of a batch as it was sent, in one pass of a compiled twin
+    append_encoded the same of batches as they were sent, in one pass of a compiled twin each
     append_sends   messages that one client sent singly, for one topic, and that came together: in the same way
     append_burst   records that nobody waits for: copies of messages whose own record was acknowledged before, each run
                    of one topic in the same way
@@ -116,10 +116,6 @@ def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: To
         _index(store, topic, here, ends, sent.store_ms)
         positions += ends
     ticket = BatchTicket(owner, topic, queue_id, first_offset, positions, sizes, sent.store_ms, store.store_host)
-    return _appended(store, queue, ticket)
-
-
-def _appended(store: Store, queue: ConsumeQueue, ticket: BatchTicket) -> BatchTicket:
     queue.last_ms = ticket.store_ms
     store.appended(ticket.size, (queue,), ticket.store_ms, (ticket,))
     store.seal_if_full()
@@ -137,32 +133,56 @@ class Extremes(NamedTuple):
     longest_properties: int
     lowest_flag: int
     highest_flag: int
+    #: what the twin has read of it
+    read: object
+
+
+class Encoded(NamedTuple):
+    """A batch as it was sent."""
+
+    queue_id: int
+    body: bytes
+    born_ms: int
+    owner: object
 
 
 def append_encoded(
-    store: Store, topic: str, queue_id: int, body: bytes, batch: Extremes, sent: Together, owner: object
-) -> BatchTicket | None:
-    """Append the messages of a batch as it was sent, which are known to be right, after ``Store.make_room``; None, and
-    nothing was appended, if they go as ``append_batch`` takes them."""
+    store: Store, topic: str, batches: Sequence[Encoded], found: Sequence[Extremes], sent: Together
+) -> list[BatchTicket] | None:
+    """Append the messages of batches as they were sent, which are known to be right, after ``Store.make_room``; None,
+    and nothing was appended, if they go as ``append_batch`` takes them. ``sent.born_ms`` says nothing."""
     log, name, host = store.log, store.name_of(topic), store.store_host
-    if FAST is None or not is_short(name, sent.born_host, host):
+    if FAST is None or not (is_short(name, sent.born_host, host) and name.isascii()):
         return None
     bare = record_size(name, b"", b"", sent.born_host, host)
-    size, begin = batch.stored_bytes + bare * batch.messages, log.place(batch.first_bytes + bare)
+    sizes = [batch.stored_bytes + bare * batch.messages for batch in found]
+    size, position = sum(sizes), log.place(found[0].first_bytes + bare)
     if size + BLANK_SIZE > log.room:
         return None
-    queue = store.queues.ensure(topic, queue_id)
-    first_offset = queue.end_offset
-    made = FAST.batch_records(body, name, queue_id, first_offset, begin, _same(sent, host))
-    if made is None:
-        return None
-    records, entries, positions, sizes, hashes, places = made
-    log.push(records, size)
-    queue.append_many(entries, size)
-    if hashes:
-        store.index.add_many(hashes, places, sent.store_ms)
-    ticket = BatchTicket(owner, topic, queue_id, first_offset, positions, sizes, sent.store_ms, host)
-    return _appended(store, queue, ticket)
+    sames = _sames([batch.born_ms for batch in batches], sent, host)
+    hashes, places = [], []
+    tickets: list[BatchTicket] = []
+    queues: set[ConsumeQueue] = set()
+    for batch, size_bytes, one, same in zip(batches, sizes, found, sames, strict=True):
+        queue = store.queues.ensure(topic, batch.queue_id)
+        offset = queue.end_offset
+        made = FAST.batch_records(one.read, name, batch.queue_id, offset, position, same)
+        records, entries, record_sizes, columns, keys, keys_places = made
+        log.push(records, size_bytes)
+        queue.append_many(entries, size_bytes)
+        queue.last_ms = sent.store_ms
+        queues.add(queue)
+        hashes.append(keys)
+        places.append(keys_places)
+        positions = memoryview(columns).cast("q")
+        about = (record_sizes, sent.store_ms, host)
+        tickets.append(BatchTicket(batch.owner, topic, batch.queue_id, offset, positions, *about))
+        position += size_bytes
+    if all_hashes := b"".join(hashes):
+        store.index.add_many(memoryview(all_hashes).cast("q"), memoryview(b"".join(places)).cast("q"), sent.store_ms)
+    store.appended(size, queues, sent.store_ms, tickets)
+    store.seal_if_full()
+    return tickets
 
 
 class Sends(NamedTuple):
@@ -525,7 +545,7 @@ def _append_part(store: Store, run: Run, begin: int, stop: int, now_ms: int, que
         positions += [base + starts[number]] * (high - low)
         low = high
     if positions:
-        store.index.add_many(run.hashes[low - len(positions) : low], positions, now_ms)
+        store.index.add_many(list(run.hashes[low - len(positions) : low]), positions, now_ms)
     store.appended(size, {queues[group] for group in set(run.groups[begin:stop])}, now_ms)
     return stop
 

@@ -140,7 +140,7 @@ class IndexFile:
             for key_hash in hashes:
                 slot = key_hash % self.slot_count
                 before.setdefault(slot, slots[slot])
-        packed, fresh = _put_entries(slots, list(hashes), positions, seconds, number, pages, _PAGE_SLOTS)
+        packed, fresh = _put_entries(slots, hashes, positions, seconds, number, pages, _PAGE_SLOTS)
         self._tail += packed
         self.used_slots += fresh
         self.next_number = number + len(hashes)
@@ -424,7 +424,7 @@ class Index:
             newest = self._begin_file(store_ms)
         newest.add(self.hash_of(topic_and_key), position, store_ms)
 
-    def add_many(self, hashes: array[int] | list[int], positions: Sequence[int], store_ms: int) -> None:
+    def add_many(self, hashes: Sequence[int], positions: Sequence[int], store_ms: int) -> None:
         """Add entries by hash, in order of position."""
         done = 0
         while done < len(hashes):

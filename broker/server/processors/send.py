@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
-from ...engine.log.append import Sends
+from ...engine.log.append import Encoded, Sends
 from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
 from ...rocketmq.compiled import FAST, twin
@@ -65,6 +65,8 @@ _DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}
 
 #: Fewer are taken one by one: what they have in common costs more than it saves.
 _LEAST_TOGETHER = 6
+#: So many batches are taken together at most, and none of them in a longer frame: others wait meanwhile.
+_MOST_BATCHES, _LONGEST_HELD_BYTES = 16, 65_536
 
 _BINARY_MARK = bytes((BINARY,))
 #: A longer frame is read in full each time.
@@ -76,6 +78,9 @@ _SEND_V2, _SEND_BATCH = (code.to_bytes(2, "big") for code in (Request.SEND_MESSA
 _HeldSend = tuple[str, int, bytes, bytes, int, int, int, tuple[Connection, int, int] | None, bool, bytes]
 """A plain send that was read and is not taken yet: topic, queue id, body, properties, flag, sysFlag, born ms, owner of
 its ticket (None where nobody waits), whether it is a timer, frame."""
+
+_HeldBatch = tuple[QuickSend, int, bytes]
+"""A batch that was read and is not taken yet: what it says, serialization, frame."""
 
 
 class SendProcessor:
@@ -106,6 +111,8 @@ class SendProcessor:
         self._replies = SendReplies(state.config.broker_name)
         self._took, self._took_all = state.sends.took, state.sends.took_all
         self._held: list[_HeldSend] = []
+        #: of one topic with one sysFlag, where no sends are held
+        self._held_batches: list[_HeldBatch] = []
         self._message_ids = UniqueIds(pack_host(state.config.host, state.config.port), state.clock)
         self._added = {**TRACE_FIELDS, CLUSTER: state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
@@ -149,8 +156,9 @@ class SendProcessor:
                 return False
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body, is_batch = send
         if is_batch:
+            return self._hold_batch(connection, (send, serialization, frame), now_ms)
+        if self._held_batches:
             self.take_held(connection, now_ms)
-            return self._take_batch(connection, send, serialization, now_ms)
         form = _stored_form(properties, self._added_bytes)
         if form is None:
             return False
@@ -172,6 +180,9 @@ class SendProcessor:
 
     def take_held(self, connection: Connection, now_ms: int) -> None:
         """Take what was held back, together where that is possible, each message in its order in its topic."""
+        if self._held_batches:
+            batches, self._held_batches = self._held_batches, []
+            self._take_batches(connection, batches, now_ms)
         if not self._held:
             return
         all_held, self._held = self._held, []
@@ -184,6 +195,48 @@ class SendProcessor:
         for held in alike.values():
             if len(held) < _LEAST_TOGETHER or not self._take_together(connection, held, now_ms):
                 self._take_singly(connection, held, now_ms)
+
+    def _hold_batch(self, connection: Connection, batch: _HeldBatch, now_ms: int) -> bool:
+        """Hold a batch back, or take it; return False if it is to go the long way."""
+        send, serialization, frame = batch
+        last = self._held_batches[-1][0] if self._held_batches else send
+        goes_alone = FAST is None or len(frame) > _LONGEST_HELD_BYTES or send[2].startswith(RETRY_PREFIX)
+        if self._held or goes_alone or (last[2], last[4]) != (send[2], send[4]):
+            self.take_held(connection, now_ms)
+        if goes_alone:
+            return self._take_batch(connection, send, serialization, now_ms)
+        self._held_batches.append(batch)
+        if len(self._held_batches) >= _MOST_BATCHES:
+            self.take_held(connection, now_ms)
+        return True
+
+    def _take_batches(self, connection: Connection, batches: list[_HeldBatch], now_ms: int) -> None:
+        """Take batches of one topic, together or one by one."""
+        if len(batches) > 1 and self._take_batches_together(connection, batches, now_ms):
+            return
+        for send, serialization, frame in batches:
+            if not self._take_batch(connection, send, serialization, now_ms):
+                connection.take(frame, now_ms)
+
+    def _take_batches_together(self, connection: Connection, batches: list[_HeldBatch], now_ms: int) -> bool:
+        """Take batches of one topic; return False, and nothing was written, if they go one by one."""
+        most = self._state.config.max_body_bytes
+        encoded: list[Encoded] = []
+        try:
+            for (opaque, frame_flag, _, queue_id, _, born_ms, _, properties, body, _), serialization, _ in batches:
+                if len(body) > most:
+                    return False
+                owner = _batch_owner(connection, opaque, frame_flag, serialization, now_ms, properties)
+                encoded.append(Encoded(queue_id, body, born_ms, owner))
+            _, _, topic, _, sys_flag, *_ = batches[0][0]
+            tickets = self._engine.append_encoded(
+                topic, encoded, sys_flag=sys_flag, born_host=connection.born_host, now_ms=now_ms
+            )
+        except (BrokerError, RequestRefused):
+            return False  # one of them is refused, or all are
+        for ticket in tickets or ():
+            self._took_all(ticket.sizes)
+        return tickets is not None
 
     def _take_together(self, connection: Connection, held: list[_HeldSend], now_ms: int) -> bool:
         """Take messages of one topic, or halves of one, at once; return False, and nothing was written, if they go one
@@ -223,11 +276,8 @@ class SendProcessor:
     def _take_batch(self, connection: Connection, send: QuickSend, serialization: int, now_ms: int) -> bool:
         """Take a batch; return False if it is to go the long way."""
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, _, properties, body, _ = send
-        owner = None
         try:
-            if not frame_flag & ONEWAY_FLAG:
-                unique_key = parse_properties(properties).get(UNIQUE_KEY, "")
-                owner = BatchOwner(connection, opaque, serialization, now_ms, unique_key)
+            owner = _batch_owner(connection, opaque, frame_flag, serialization, now_ms, properties)
             self._append_batch(connection, topic, queue_id, body, sys_flag, born_ms, now_ms, owner)
         except (BrokerError, RequestRefused):
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
@@ -345,16 +395,16 @@ class SendProcessor:
             )
         if len(body) > (most := self._state.config.max_body_bytes):
             raise BodyTooLarge(len(body), most)
-        append, host = self._engine.append_encoded, connection.born_host
-        ticket = append(
-            topic, queue_id, body, sys_flag=sys_flag, born_ms=born_ms, born_host=host, now_ms=now_ms, owner=owner
-        )
-        if ticket is None:
+        batch, host = Encoded(queue_id, body, born_ms, owner), connection.born_host
+        tickets = self._engine.append_encoded(topic, [batch], sys_flag=sys_flag, born_host=host, now_ms=now_ms)
+        if tickets is None:
             ticket = self._engine.append_batch(
                 topic, queue_id, split_batch(body), sys_flag=sys_flag, born_ms=born_ms, born_host=host, now_ms=now_ms,
                 owner=owner,
             )  # fmt: skip
-        self._state.sends.took_all(ticket.sizes)
+        else:
+            (ticket,) = tickets
+        self._took_all(ticket.sizes)
 
     def _send_back(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
@@ -370,6 +420,16 @@ class SendProcessor:
             None if request.is_oneway else AnsweredOwner(connection, request),
         )
         return None
+
+
+def _batch_owner(
+    connection: Connection, opaque: int, frame_flag: int, serialization: int, now_ms: int, properties: bytes
+) -> BatchOwner | None:
+    """Return who waits for a batch, None if nobody does. Raises InvalidProperties for those of the batch itself."""
+    if frame_flag & ONEWAY_FLAG:
+        return None
+    unique_key = parse_properties(properties).get(UNIQUE_KEY, "")
+    return BatchOwner(connection, opaque, serialization, now_ms, unique_key)
 
 
 def _owner(connection: Connection, request: Command) -> object:
