@@ -1,7 +1,8 @@
 /* Twins of a few functions of broker/, compiled: what they say stands in Python beside each use, and decides.
 
    Whatever is not as usual is left to Python: a function then returns None, and changes nothing. Nothing is kept
-   between two calls. All bytes come from outside, so each length is held against what is there before it is used.
+   between two calls; a batch that was read is the caller's. All bytes come from outside, so each length is held against
+   what is there before it is used.
    Only Python's stable interface is used: one build serves 3.11 and everything after it. */
 
 #define Py_LIMITED_API 0x030B0000

@@ -47,6 +47,11 @@ public final class FlowLoad {
     }
 
     public static void main(String[] args) throws Exception {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            // the threads of a client go on without the one that asked for something
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         FlowLoad load = new FlowLoad(args[0], args[1]);
         new Json().put("event", "started").print();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -80,6 +80,11 @@ public final class TimerLoad {
     }
 
     public static void main(String[] args) throws Exception {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            // the threads of a client go on without the one that asked for something
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        });
         TimerLoad load = new TimerLoad(args[0], args[1], args[2]);
         new Json().put("event", "started").print();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
