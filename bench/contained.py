@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from bench.peers import Measured, work_directory
-from bench.producers import REPORT_MS, processor_us_of
+from bench.producers import REPORT_MS
 from bench.results import Row, Section, verdict
-from bench.table import BATCH, QUICK, THREADS, Sizes, Taken, started, worked
+from bench.table import BATCH, QUICK, THREADS, WORKS, Sizes, Taken, started, worked
 from spark.priority import PROC, own_group, share_processors
 from tests.interop.servers import SERVERS
 
@@ -30,7 +30,6 @@ PERIOD_US = 100_000
 WANTED = 1.25
 KINDS: Mapping[str, Callable[..., Measured]] = {kind: SERVERS[kind] for kind in ("escapement", "apache")}
 COLUMNS = ("Escapement", "Apache RocketMQ", "Ratio", "wanted", "holds")
-WORKS = ("sends", "transactions", f"batches of {BATCH}", "backlog", "timers", "plain")
 WARM, FULL = Sizes(1, 2, 1, 300_000, 20_000, 3, 1), Sizes(2, 1, 3, 300_000, 20_000, 2, 5)
 
 
@@ -80,7 +79,7 @@ def row(flush: str, name: str, taken: Mapping[str, Taken]) -> Row:
     ours, theirs = (taken[kind].rate(name) for kind in KINDS)
     holds = None if name == "plain" else ours / theirs >= WANTED
     cells = (
-        *(f"{one.rate(name):,.0f} /s, {processor_us_of(one.turns[name]):.0f} us" for one in taken.values()),
+        *(one.cell(name) for one in taken.values()),
         f"{ours / theirs:.2f}", "" if holds is None else f">= {WANTED}", verdict(holds),
     )  # fmt: skip
     return Row(f"{name}, flush {flush}", "", holds=holds, cells=cells)

@@ -63,6 +63,7 @@ KINDS: Mapping[str, Callable[..., Measured]] = {
 }
 #: Name, title and command of a run in Python alone, and of one with the compiled twins.
 FORMS = (("table-python", "in Python alone", "ESCAPEMENT_FAST=0 "), ("table", "with compiled twins", ""))
+WORKS = ("sends", "transactions", f"batches of {BATCH}", "backlog", "timers", "plain")
 #: What is wanted of the ratio bare / Apache RocketMQ.
 WANTED = {"sends": 2.25, "transactions": 2.0, f"batches of {BATCH}": 2.0, "backlog": 2.0, "timers": 2.0}
 COLUMNS = ("bare", "in the house", "Apache RocketMQ", "bare / Apache", "house / Apache", "at most", "wanted", "holds")
@@ -100,6 +101,10 @@ class Taken:
         """Return the median rate of a work, a second."""
         return rate_of(self.turns[name])
 
+    def cell(self, name: str) -> str:
+        """Return the rate, and what one message costs the broker's process, as they stand in a table."""
+        return f"{self.rate(name):,.0f} /s, {processor_us_of(self.turns[name]):.0f} us"
+
 
 def measure(options: Namespace, at: str) -> Section:
     """Measure everything with both ways to flush."""
@@ -110,9 +115,9 @@ def measure(options: Namespace, at: str) -> Section:
         with work_directory() as base:
             if flush == "sync":
                 notes.append(bare_syncs(base))
-            taken = measured(base, flush, sizes)
-        rows += [row(flush, name, taken) for name in ("sends", "transactions", f"batches of {BATCH}", "backlog")]
-        rows += [row(flush, name, taken) for name in ("timers", "plain")]
+            with started(base, flush, KINDS) as servers:
+                taken = worked(servers, base, sizes)
+        rows += [row(flush, name, taken) for name in WORKS]
         shares = ", ".join(f"{kind} {each.rate('timers') / each.rate('plain'):.2f}" for kind, each in taken.items())
         notes.append(f"flush {flush}, timers / plain: {shares}")
     definition = DEFINITION.format(
@@ -126,14 +131,9 @@ def measure(options: Namespace, at: str) -> Section:
     )
 
 
-def measured(base: Path, flush: str, sizes: Sizes) -> dict[str, Taken]:
-    """Return what each of three brokers did, one after the other while the others are stopped."""
-    with started(base, flush, KINDS) as servers:
-        return worked(servers, base, sizes)
-
-
 def worked(servers: Mapping[str, Measured], base: Path, sizes: Sizes, first: int = 0) -> dict[str, Taken]:
-    """Return what brokers that run did; `first`: the number of the first round's topic."""
+    """Return what each of some brokers did, one after the other while the others are stopped; `first`: the number of
+    the first round's topic."""
     taken = {kind: Taken() for kind in servers}
     for _ in range(sizes.turns):
         for kind, server in in_turns(servers, base):
@@ -268,7 +268,7 @@ def row(flush: str, name: str, taken: Mapping[str, Taken]) -> Row:
     wanted = WANTED.get(name)
     holds = None if wanted is None else bare / apache >= wanted
     cells = (
-        *(f"{one.rate(name):,.0f} /s, {processor_us_of(one.turns[name]):.0f} us" for one in taken.values()),
+        *(one.cell(name) for one in taken.values()),
         f"{bare / apache:.2f}", f"{house / apache:.2f}", f"{at_most:.2f}", "" if wanted is None else f">= {wanted}",
         verdict(holds),
     )  # fmt: skip
