@@ -96,7 +96,7 @@ async def test_ids_that_no_header_can_hold_are_told_of(
     server: Server, serialization: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caller = caller_of(server)
-    large = caller.asks(1, range(0, 52_000_000, 100), serialization=serialization)
+    large = caller.asks(1, list(range(0, 52_000_000, 100)), serialization=serialization)
     SendReplies("broker-a").write([large, caller.asks(2, [0], serialization=serialization)])
     assert f"The answer to request {Request.SEND_BATCH_MESSAGE:d} cannot be written" in caplog.text
     ((refusal, answer),) = caller.answers()

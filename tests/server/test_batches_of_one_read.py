@@ -10,7 +10,7 @@ from broker.rocketmq.compiled import FAST
 from broker.rocketmq.frame import Command, encode
 from broker.server.broker import BrokerService
 from tests.server.peer import send_ext
-from tests.server.stranger import Stranger, stranger_at
+from tests.server.stranger import stranger_at
 from tests.server.test_one_read import frame, key, learnt, messages
 from tests.server.test_sending import batch_item
 from tests.watching import Calls
@@ -40,14 +40,9 @@ def stored(service: BrokerService, topic: str, queue_id: int) -> list[bytes]:
     return [message.body for message in messages(service.engine, topic, queue_id)]
 
 
-async def begun(socket: Stranger, serialization: int) -> None:
-    """Have two topics there, each with one message."""
-    await learnt(socket, serialization, "T", "U")
-
-
 async def test_each_is_answered_with_the_ids_of_its_messages(service: BrokerService, serialization: int) -> None:
     async with stranger_at(service.address) as socket:
-        await begun(socket, serialization)
+        await learnt(socket, serialization, "T", "U")
         with Calls(append_encoded) as calls:
             await socket.say(b"".join(batch(n, serialization, e=str(n % 4)) for n in range(40)))
             found = await socket.answers(40)
@@ -68,7 +63,7 @@ async def test_each_is_answered_with_the_ids_of_its_messages(service: BrokerServ
 async def test_others_in_between_keep_their_order_and_their_answers(service: BrokerService, serialization: int) -> None:
     """Two topics, single sends, batches that are refused or that nobody waits for, a topic that is new, a question."""
     async with stranger_at(service.address) as socket:
-        await begun(socket, serialization)
+        await learnt(socket, serialization, "T", "U")
         said = [batch(n, serialization, "U" if n % 7 == 0 else "T") for n in range(40)]
         said[4] = frame(4, serialization)
         said[9] = batch(9, serialization, e="99")

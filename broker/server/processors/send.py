@@ -200,7 +200,8 @@ class SendProcessor:
         """Hold a batch back, or take it; return False if it is to go the long way."""
         send, serialization, frame = batch
         last = self._held_batches[-1][0] if self._held_batches else send
-        goes_alone = FAST is None or len(frame) > _LONGEST_HELD_BYTES or send[2].startswith(RETRY_PREFIX)
+        longest_bytes = min(_LONGEST_HELD_BYTES, self._state.config.max_body_bytes)
+        goes_alone = FAST is None or len(frame) > longest_bytes or send[2].startswith(RETRY_PREFIX)
         if self._held or goes_alone or (last[2], last[4]) != (send[2], send[4]):
             self.take_held(connection, now_ms)
         if goes_alone:
@@ -220,12 +221,9 @@ class SendProcessor:
 
     def _take_batches_together(self, connection: Connection, batches: list[_HeldBatch], now_ms: int) -> bool:
         """Take batches of one topic; return False, and nothing was written, if they go one by one."""
-        most = self._state.config.max_body_bytes
         encoded: list[Encoded] = []
         try:
             for (opaque, frame_flag, _, queue_id, _, born_ms, _, properties, body, _), serialization, _ in batches:
-                if len(body) > most:
-                    return False
                 owner = _batch_owner(connection, opaque, frame_flag, serialization, now_ms, properties)
                 encoded.append(Encoded(queue_id, body, born_ms, owner))
             _, _, topic, _, sys_flag, *_ = batches[0][0]
