@@ -21,7 +21,8 @@ DEFINITION = (
     "flush sync. The limit is set when both have done everything once without it ({warm} rounds), so that Java is "
     "compiled. Then sends and transactions: {turns} turns each, reports of {report} s, the first {skip} of a turn are "
     "warm-up, {take} count; batches of {batch}, backlog, timers, plain from {threads} threads: {rounds} rounds after "
-    "{more} of warm-up. Medians; behind the rate what one message costs the broker's process, user and system."
+    "{more} of warm-up, each behind one that does not count. Medians; behind the rate what one message costs the "
+    "broker's process, user and system."
 )
 CORES = 0.5
 #: Linux's own, and what containers have where nobody says anything else.

@@ -80,6 +80,8 @@ _TIMER_RESERVE_BYTES = CRC_SIZE + 210
 _LARGEST_REST_BYTES = 512
 #: What a timer says of its own moment; the next try has another.
 _MOMENTS = (DELAY, DUE_MS, SCHEDULE_KEY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_OUT_MS)
+#: In the properties of what asks for a moment, as those of most timers do.
+_MOMENT = b"TIMER_D"
 _NO_HALVES = "Messages of a batch cannot be half messages; send them one by one."
 
 
@@ -207,6 +209,8 @@ class Intake:
         store, bodies, properties, flags = self._store, sends.bodies, sends.properties, sends.flags
         if not self._may_go_together(topic, topic, sends, 0, born_host):
             return None
+        if _MOMENT in properties[0] and (tickets := self._parking.park_usual(topic, sends, born_host, now_ms)):
+            return tickets
         parts = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
         if not parts.keys:
             facts = [facts_of(each) for each in properties]
@@ -225,10 +229,9 @@ class Intake:
         if min(queue_ids) < 0 or not is_short(store.name_of(kept_in), born_host, store.store_host):
             return False
         longest, check = (max(map(len, bodies)), max(map(len, properties))), self._admission.check
-        lowest, highest = (min(flags), min(born_ms)), (max(flags), max(born_ms))
-        check(topic, max(queue_ids), *longest, lowest[0], sys_flag, lowest[1], born_host, 0)
-        if highest != lowest:
-            check(topic, 0, *longest, highest[0], sys_flag, highest[1], born_host, 0)
+        check(topic, max(queue_ids), *longest, max(flags), sys_flag, max(born_ms), born_host, 0)
+        if (lowest := min(flags)) < 0 or min(born_ms) < 0:
+            check(topic, 0, *longest, lowest, sys_flag, min(born_ms), born_host, 0)
         return True
 
     def _facts_in_batch(self, topic: str, properties: bytes) -> Facts:

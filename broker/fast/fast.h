@@ -138,6 +138,11 @@ static inline PyObject *cell(Column column, Py_ssize_t row) { /* borrowed */
     return column.is_list ? PyList_GetItem(column.rows, row) : PyTuple_GetItem(column.rows, row);
 }
 
+/* Put what was made into a new list; 0 if it could not be made. */
+static inline int put_cell(PyObject *rows, Py_ssize_t row, PyObject *made) {
+    return made != NULL && PyList_SetItem(rows, row, made) == 0;
+}
+
 /* A column of numbers: a list, a tuple, or what memoryview.cast("q") gives. */
 typedef struct {
     Column column;
@@ -292,6 +297,11 @@ typedef struct {
 /* Tell whether properties, which end with a separator unless they are open, are ASCII and well-formed, and nothing in
    them needs a closer look, but for one moment in digits. */
 int usual_properties(Bytes text, int is_open, Said *said);
+
+static inline PyObject *text_or_none(Bytes value) {
+    if (value.at == NULL) Py_RETURN_NONE;
+    return PyUnicode_DecodeASCII((const char *)value.at, value.size, NULL);
+}
 
 static inline PyObject *nothing_unless_failed(void) {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) return NULL;

@@ -81,11 +81,6 @@ int usual_properties(Bytes text, int is_open, Said *said) {
     return 1;
 }
 
-static PyObject *text_or_none(Bytes value) {
-    if (value.at == NULL) Py_RETURN_NONE;
-    return PyUnicode_DecodeASCII((const char *)value.at, value.size, NULL);
-}
-
 PyDoc_STRVAR(
     usual_facts_doc,
     "Return the Facts of well-formed ASCII properties in which nothing needs a closer look, but for one moment in digits; "

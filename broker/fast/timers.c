@@ -1,11 +1,77 @@
-/* Units of the timer log and slots of the wheel (engine/timer/index.py), and handles of timers (rocketmq/ids.py). */
+/* What is stored of timers (engine/timer/parking.py), units of the timer log and slots of the wheel
+   (engine/timer/index.py), and handles of timers (rocketmq/ids.py). */
 
 #include "fast.h"
+
+#include <stdio.h>
 
 enum { SLOT_BYTES = 32, UNIT_BYTES = 52, BLOCK_BYTES = 1 << 14, PLAIN = 1, CHECK = 63, FIELDS = 5 };
 
 #define MOST_OFFSET ((int64_t)1 << 46)
 #define MOST_POSITION ((int64_t)1 << 61)
+#define MOST_NOW ((int64_t)1 << 62)
+
+/* The moment that usual properties ask for; -1 if it is over, or later than the last that may be. */
+static int64_t moment_of(const Said *said, int64_t now_ms, int64_t latest_ms) {
+    int64_t value = 0;
+    for (Py_ssize_t at = 0; at < said->digits.size; at++) value = value * 10 + (said->digits.at[at] - '0');
+    if (is_named(said->moment.at, said->moment.size, "TIMER_DELAY_SEC")) value = now_ms + value * 1000;
+    else if (is_named(said->moment.at, said->moment.size, "TIMER_DELAY_MS")) value = now_ms + value;
+    return value > now_ms && value <= latest_ms ? value : -1;
+}
+
+/* Properties as they are stored: those sent, RocketMQ's second, where it goes, and when. */
+static PyObject *parked(Bytes sent, Bytes tail, int64_t due_ms) {
+    char second[24], due[24];
+    int second_size = snprintf(second, sizeof second, "%lld", (long long)((due_ms - 1) / 1000 * 1000));
+    int due_size = snprintf(due, sizeof due, "%lld\x02", (long long)due_ms);
+    PyObject *made = PyBytes_FromStringAndSize(NULL, sent.size + 13 + second_size + tail.size + due_size);
+    if (made == NULL) return NULL;
+    byte *at = put(put((byte *)PyBytes_AsString(made), sent.at, (size_t)sent.size), "TIMER_OUT_MS\x01", 13);
+    put(put(put(at, second, (size_t)second_size), tail.at, (size_t)tail.size), due, (size_t)due_size);
+    return made;
+}
+
+PyDoc_STRVAR(
+    parked_timers_doc,
+    "Return what is stored of timers, the moments they ask for, their unique keys, and the tags and keys of each or None: "
+    "properties, what theirs end with, now and the last moment that may be. None if one is not as usual.");
+
+static PyObject *parked_timers(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Column raws, tails;
+    int64_t now_ms, latest_ms;
+    if (!has_args("parked_timers", count, 4) || !column_of(args[0], -1, &raws)) return NULL;
+    Py_ssize_t rows = rows_of(raws);
+    if (!column_of(args[1], rows, &tails) || !int64_of(args[2], &now_ms) || !int64_of(args[3], &latest_ms)) return NULL;
+    if (now_ms < 0 || now_ms > MOST_NOW) {
+        PyErr_SetString(PyExc_ValueError, "this moment is outside of what is understood");
+        return NULL;
+    }
+    PyObject *stored = PyList_New(rows), *dues = PyList_New(rows), *keys = PyList_New(rows), *others = PyList_New(rows);
+    int is_there = stored != NULL && dues != NULL && keys != NULL && others != NULL, has_others = 0;
+    Py_ssize_t row = 0;
+    for (; is_there && row < rows; row++) {
+        Bytes sent, tail;
+        Said said;
+        int is_usual = bytes_of(cell(raws, row), &sent) && bytes_of(cell(tails, row), &tail) && usual_properties(sent, 0, &said) &&
+                   said.moment.at != NULL && !said.names_half && said.unique_key.size > 0;
+        int64_t due_ms = is_usual ? moment_of(&said, now_ms, latest_ms) : -1;
+        if (due_ms < 0) break;
+        has_others |= said.tags.at != NULL || said.keys.at != NULL;
+        /* a place of a list that is left empty is none where something failed: the list goes with it */
+        is_there = put_cell(stored, row, parked(sent, tail, due_ms)) && put_cell(dues, row, PyLong_FromLongLong(due_ms)) &&
+                   put_cell(keys, row, text_or_none(said.unique_key)) &&
+                   put_cell(others, row, Py_BuildValue("(NN)", text_or_none(said.tags), text_or_none(said.keys)));
+    }
+    PyObject *made =
+        is_there && row == rows ? Py_BuildValue("(OOOO)", stored, dues, keys, has_others ? others : Py_None) : NULL;
+    Py_DecRef(stored);
+    Py_DecRef(dues);
+    Py_DecRef(keys);
+    Py_DecRef(others);
+    if (made != NULL || PyErr_Occurred()) return made;
+    Py_RETURN_NONE;
+}
 
 /* What is read of one timer, and the place of its second in the wheel. */
 typedef struct {
@@ -156,4 +222,4 @@ end:
     return made;
 }
 
-PyMethodDef timer_functions[] = {FAST(handle), FAST(timer_units), NO_MORE};
+PyMethodDef timer_functions[] = {FAST(handle), FAST(parked_timers), FAST(timer_units), NO_MORE};

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 8
+MODULE, INTERFACE = "escapement_mq_fast", 9
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -59,6 +59,13 @@ class Fast(Protocol):
         /,
     ) -> bytes | None:
         """Return the answer to one send (send_reply.json_reply); ``host`` is that of the message's id, in hex."""
+
+    def parked_timers(
+        self, properties: Sequence[bytes], tails: Sequence[bytes], now_ms: int, latest_ms: int, /
+    ) -> tuple[list[bytes], list[int], list[str], list[tuple[str | None, str | None]] | None] | None:
+        """Return what is stored of timers, the moments they ask for, their unique keys, and where one has any of these
+        the tags and keys of each (parking.park_together); None if one needs a closer look, or its moment is over or
+        later than the last that may be."""
 
     def read_end(self, frame: bytes, /) -> tuple[int, int, bool | None, int, int, str, str, bool] | None:
         """Return what EndShortcut.read does, also of forms that were not seen before, and of JSON headers."""

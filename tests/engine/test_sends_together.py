@@ -241,7 +241,6 @@ def test_timers_that_came_together_are_taken_together_and_leave_in_time() -> Non
 @pytest.mark.parametrize(
     ("sends", "limits"),
     [
-        (timers(3), {}),
         (timers(TIMER_DELIVER_MS=str(START_MS)), {}),
         ([*timers(), *plain()], {}),
         (timers(TIMER_DELAY_SEC="5", ESC_SCHEDULE_KEY="unpaid"), {}),
@@ -250,7 +249,7 @@ def test_timers_that_came_together_are_taken_together_and_leave_in_time() -> Non
         (timers(), {"timer_max_pending": 11}),
         (timers(), {"timer_max_per_slot": 90}),
     ],
-    ids=["few", "over", "mixed", "keyed", "two moments", "too far", "too many", "limit of a second"],
+    ids=["over", "mixed", "keyed", "two moments", "too far", "too many", "limit of a second"],
 )
 def test_timers_that_need_a_closer_look_are_left_to_be_taken_alone(sends: list[Send], limits: dict[str, int]) -> None:
     driver = opened(segment_size_bytes=16_384, **limits)

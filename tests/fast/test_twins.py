@@ -16,6 +16,7 @@ from broker.engine.message_header import read_facts
 from broker.engine.queues.index import ENTRY, Index
 from broker.engine.testing import SimulatedFiles, open_engine
 from broker.engine.testing.driver import START_MS
+from broker.engine.timer import parking
 from broker.engine.timer.state import Timer
 from broker.rocketmq import sends
 from broker.rocketmq.codes import Request
@@ -522,6 +523,56 @@ def test_units_of_usual_timers_are_made():
     assert index.wheel.get(last) == (last, 5 * 52, 8 * 52, 4, 0)
 
 
+ASKS = st.sampled_from([
+    b"TIMER_DELAY_SEC\x015", b"TIMER_DELAY_MS\x011200", b"TIMER_DELIVER_MS\x01%d" % (START_MS + 7),
+    b"TIMER_DELAY_SEC\x010", b"TIMER_DELAY_MS\x01999999999999999", b"TIMER_DELIVER_MS\x01x", b"DELAY\x013",
+    b"ESC_SCHEDULE_KEY\x01o-1",
+])  # fmt: skip
+SAYS = st.sampled_from(
+    [b"UNIQ_KEY\x01", b"TAGS\x01paid", "TAGS\x01späte".encode(), b"KEYS\x01o-1 o-2", b"a\x01b", b"TRAN_MSG\x01"]
+)
+TIMER = st.tuples(st.lists(ASKS | SAYS, max_size=3), ASKS, st.lists(SAYS, max_size=2), st.booleans()).map(
+    lambda drawn: b"".join(
+        each + b"\x02" for each in (*drawn[0], drawn[1], *drawn[2], *[b"UNIQ_KEY\x01A1"][: 1 + drawn[3]])
+    )
+)
+
+
+def as_python_parks(raws: list[bytes], tails: list[bytes], now_ms: int, latest_ms: int) -> tuple[object, ...] | None:
+    facts = list(map(read_facts, raws))
+    if any(each.moment is None or not each.unique_key or b"TRAN_MSG\x01" in each.stored for each in facts):
+        return None
+    dues_ms = [parking.moment_ms(each.moment, now_ms) for each in facts if each.moment is not None]
+    if not all(now_ms < due_ms <= latest_ms for due_ms in dues_ms):
+        return None
+    stored = list(map(parking._parked, raws, dues_ms, tails))
+    others = [(each.tags, each.keys) for each in facts]
+    said = others if any(each != (None, None) for each in others) else None
+    return stored, dues_ms, [each.unique_key for each in facts], said
+
+
+@given(st.lists(TIMER, max_size=4), st.sampled_from([0, START_MS]), st.sampled_from([5_000, 1 << 60]))
+def test_what_is_stored_of_timers(raws, now_ms, delay_ms):
+    tails = [b"\x02TIMER_DUE\x01%d\x01" % number for number in range(len(raws))]
+    found = FAST.parked_timers(raws, tails, now_ms, now_ms + delay_ms)
+    if found is not None:
+        assert found == as_python_parks(raws, tails, now_ms, now_ms + delay_ms)
+
+
+def test_what_is_stored_of_usual_timers_is_found():
+    said = [b"UNIQ_KEY\x01A1\x02%b\x02WAIT\x01true\x02" % each for each in (
+        b"TIMER_DELAY_SEC\x015", b"TIMER_DELAY_MS\x015000", b"TIMER_DELIVER_MS\x01%d" % (START_MS + 5_000),
+    )]  # fmt: skip
+    tails, latest_ms = [b"\x02a\x01"] * 3, START_MS + 5_000
+    found = FAST.parked_timers(said, tails, START_MS, latest_ms)
+    assert found == as_python_parks(said, tails, START_MS, latest_ms) is not None
+    assert found[1:] == ([latest_ms] * 3, ["A1"] * 3, None)
+    assert FAST.parked_timers(said, tails, START_MS, latest_ms - 1) is None
+    assert FAST.parked_timers(said, tails, latest_ms, 1 << 62) is None
+    tagged = [said[0], said[1] + b"TAGS\x01paid\x02KEYS\x01\x02"]
+    assert FAST.parked_timers(tagged, tails[:2], START_MS, latest_ms)[3] == [(None, None), ("paid", "")]
+
+
 @given(st.text(), st.text(), st.integers(), st.text())
 @example("T", "broker-a", 1, "\ud800")
 def test_the_handle_of_a_timer(topic, broker, moment_ms, unique_key):
@@ -584,6 +635,11 @@ WRONG: list[tuple[str, tuple[object, ...], type[Exception]]] = [
     ("put_entries", (array("i", [0]), [0], array("q", [0, 0]), 0, 1, bytearray(1), 1), ValueError),
     ("handle", ("T", "b", "1", "k"), TypeError),
     ("handle", (b"T", "b", 1, "k"), TypeError),
+    ("parked_timers", ([b""], [], 0, 0), ValueError),
+    ("parked_timers", ([], [], -1, 0), ValueError),
+    ("parked_timers", ([], [], (1 << 62) + 1, 0), ValueError),
+    ("parked_timers", (["text"], [b""], 0, 0), TypeError),
+    ("parked_timers", ([b""], ["text"], 0, 0), TypeError),
     ("timer_units", (bytes(64), bytearray(1), [], {}, 0, 0, 0, 0), BufferError),
     ("timer_units", (bytearray(64), bytearray(0), [], {}, 0, 0, 0, 0), ValueError),
     ("timer_units", (bytearray(31), bytearray(1), [], {}, 0, 0, 0, 0), ValueError),

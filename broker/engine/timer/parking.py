@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from ...rocketmq.compiled import FAST
 from ...rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT
 from ...rocketmq.message import Message, pack_host
 from ...rocketmq.properties import (
@@ -56,8 +57,6 @@ from .wheel import out_ms_of, second_of
 _RESERVE_BYTES = CRC_SIZE + 80
 _STORED_LIMIT_BYTES = 32_767
 _OUT_MS = TIMER_OUT_MS.encode() + b"\x01"
-#: Fewer are parked one by one: what they have in common costs more than it saves.
-_LEAST_TOGETHER = 6
 #: Endings of properties remembered, one for each queue of a real topic.
 _TAIL_LIMIT = 10_000
 
@@ -217,17 +216,48 @@ class Parking:
     ) -> list[Ticket] | None:
         """Park messages that ask for nothing but a moment, column by column, or none of them: None if that cannot be.
         Raises StoreRefused."""
-        if len(facts) < _LEAST_TOGETHER:
-            return None
         dues_ms = [moment_ms(each.moment, now_ms) for each in facts if each.moment is not None]
-        if len(dues_ms) < len(facts) or not self._may_wait(topic, facts, dues_ms, now_ms):
+        if len(dues_ms) < len(facts):
             return None
-        queue_ids = sends.queue_ids
-        tails = {queue_id: self._tail_of(topic, queue_id) for queue_id in set(queue_ids)}
-        stored = list(map(_parked, [each.stored for each in facts], dues_ms, map(tails.__getitem__, queue_ids)))
-        if max(map(len, stored)) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
-            return None
+        tails = self._tails_of(topic, sends.queue_ids)
+        stored = list(map(_parked, [each.stored for each in facts], dues_ms, tails))
+        unique_keys = [each.unique_key for each in facts]
         parts = Parts(sends.bodies, stored, sends.flags, (), facts)
+        return self._append_together(topic, sends, parts, dues_ms, unique_keys, born_host, now_ms)
+
+    def park_usual(self, topic: str, sends: Sends, born_host: bytes, now_ms: int) -> list[Ticket] | None:
+        """Do what ``park_together`` does, by a compiled twin that reads the properties; None also without one."""
+        if FAST is None:
+            return None
+        tails = self._tails_of(topic, sends.queue_ids)
+        latest_ms = now_ms + self._config.timer_max_delay_ms
+        made = FAST.parked_timers(sends.properties, tails, now_ms, latest_ms)
+        if made is None:
+            return None
+        stored, dues_ms, unique_keys, others = made
+        if others is None:
+            parts = Parts(sends.bodies, stored, sends.flags, unique_keys, ())
+        else:
+            rows = zip(stored, unique_keys, others, strict=True)
+            facts = [Facts(each, unique_key, *other) for each, unique_key, other in rows]
+            parts = Parts(sends.bodies, stored, sends.flags, (), facts)
+        return self._append_together(topic, sends, parts, dues_ms, unique_keys, born_host, now_ms)
+
+    def _append_together(
+        self,
+        topic: str,
+        sends: Sends,
+        parts: Parts,
+        dues_ms: Sequence[int],
+        unique_keys: Sequence[str | None],
+        born_host: bytes,
+        now_ms: int,
+    ) -> list[Ticket] | None:
+        """Append timers column by column; None, and nothing was appended, if they are to go one by one."""
+        if not self._may_wait(topic, unique_keys, dues_ms, now_ms):
+            return None
+        if max(map(len, parts.properties)) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
+            return None
         together = Together(0, 0, born_host, now_ms)
         tickets = append_sends(self._store, topic, sends, parts, together, kept_in=TIMER_TOPIC, dues_ms=dues_ms)
         if tickets is None:
@@ -242,16 +272,16 @@ class Parking:
         self._note_all(timers)
         return tickets
 
-    def _may_wait(self, topic: str, facts: Sequence[Facts], dues_ms: Sequence[int], now_ms: int) -> bool:
+    def _may_wait(self, topic: str, unique_keys: Sequence[str | None], dues_ms: Sequence[int], now_ms: int) -> bool:
         """Tell whether timers may wait without a closer look at any of them: their moments, their number, and that none
         of them was recalled."""
         config, states = self._config, self._states
         if min(dues_ms) <= now_ms or max(dues_ms) > now_ms + config.timer_max_delay_ms or config.timer_max_per_slot:
             return False
-        if states.pending + len(states.unseen) + len(facts) > config.timer_max_pending:
+        if states.pending + len(states.unseen) + len(dues_ms) > config.timer_max_pending:
             return False
         holds = states.recalled.holds
-        return not (states.recalled and any(holds(topic, each.unique_key, now_ms) for each in facts))
+        return not (states.recalled and any(holds(topic, each, now_ms) for each in unique_keys))
 
     def check(self, text: str, now_ms: int) -> None:
         """Raise TimerIllegal unless a half message may ask for this when it is committed."""
@@ -374,6 +404,10 @@ class Parking:
         if states.recalled and states.recalled.holds(topic, unique_key, now_ms):
             self._deletes.cancel(timer, sent, now_ms, "cancelled before it was stored")
         return ticket
+
+    def _tails_of(self, topic: str, queue_ids: Sequence[int]) -> list[bytes]:
+        tails = {queue_id: self._tail_of(topic, queue_id) for queue_id in set(queue_ids)}
+        return list(map(tails.__getitem__, queue_ids))
 
     def _tail_of(self, topic: str, queue_id: int) -> bytes:
         """Return how the properties of a parked record end that belongs to this queue, but for the moment."""

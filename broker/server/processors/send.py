@@ -65,6 +65,8 @@ _DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}
 
 #: Fewer are taken one by one: what they have in common costs more than it saves.
 _LEAST_TOGETHER = 6
+#: The same of timers, which cost more one by one.
+_LEAST_TIMERS = 6 if FAST is None else 4
 #: So many batches are taken together at most, and none of them in a longer frame: others wait meanwhile.
 _MOST_BATCHES, _LONGEST_HELD_BYTES = 16, 65_536
 
@@ -186,14 +188,15 @@ class SendProcessor:
         if not self._held:
             return
         all_held, self._held = self._held, []
-        if len(all_held) < _LEAST_TOGETHER:
+        least = _LEAST_TIMERS if all_held[0][8] else _LEAST_TOGETHER  # all are timers, or none is
+        if len(all_held) < least:
             self._take_singly(connection, all_held, now_ms)
             return
         alike: dict[tuple[str, int], list[_HeldSend]] = {}
         for send in all_held:
             alike.setdefault((send[0], send[5]), []).append(send)
         for held in alike.values():
-            if len(held) < _LEAST_TOGETHER or not self._take_together(connection, held, now_ms):
+            if len(held) < least or not self._take_together(connection, held, now_ms):
                 self._take_singly(connection, held, now_ms)
 
     def _hold_batch(self, connection: Connection, batch: _HeldBatch, now_ms: int) -> bool:
