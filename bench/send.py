@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trustme
 
+from bench.memory import fill
 from bench.peers import SIZES, work_directory
 from bench.producers import PLAIN, REPORT_MS, SKIP, TAKE, Turn, client_us_of, processor_us_of, rate_of, turn
 from bench.results import Row, Section, verdict
@@ -22,8 +23,9 @@ DEFINITION = (
     "one connection, binary headers) on brokers of ours, flush async: one as it is; one with access control, where "
     "each send is signed by one who may do everything; one with TLS (a certificate of its own); and the first one "
     "again by a producer that traces (`-m true`: what it tells of its sends is sent as well). All run all the time; "
-    "the producer goes round {turns} times. It reports each {report} s; the first {skip} reports of a turn are "
-    "warm-up, {take} count, medians. *A send*: processor time of the broker's process, user and system."
+    "the producer goes round {turns} times, free memory filled anew before each turn. It reports each {report} s; the "
+    "first {skip} reports of a turn are warm-up, {take} count, medians. *A send*: processor time of the broker's "
+    "process, user and system."
 )
 
 
@@ -78,6 +80,7 @@ def measure(options: Namespace, at: str) -> Section:
         for _ in range(turns):
             for case in CASES:
                 server = servers[case.server]
+                fill(base)
                 taken[case.name].append(turn(PLAIN, server, base, skip=skip, take=take, more=case.more, java=case.java))
     plain = rate_of(taken["plain"])
     rows = [row(case, taken[case.name], plain) for case in CASES]

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -432,7 +432,7 @@ def sign(secret: bytes, signed: bytes) -> bytes:
     inner, outer = begun.copy(), around.copy()
     inner.update(signed)
     outer.update(inner.digest())
-    return b64encode(outer.digest())
+    return b2a_base64(outer.digest(), newline=False)
 
 
 @lru_cache(maxsize=1_024)
