@@ -44,7 +44,7 @@ def assert_as_the_long_way(frame: bytes, found: SignedSend) -> None:
     command = decode(frame)
     header = read_send_header(command.ext)
     assert found.user == command.ext[ACCESS_KEY]
-    assert found.signature == command.ext[SIGNATURE].encode()
+    assert found.signature == command.ext[SIGNATURE].encode("utf-8", "surrogateescape")
     assert found.content == content(command.ext, command.body, command.version)
     numbers = header.queue_id, header.sys_flag, header.born_ms, header.flag
     assert found.send == (command.opaque, command.flag, header.topic, *numbers, header.properties, command.body, False)
