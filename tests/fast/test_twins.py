@@ -356,11 +356,7 @@ def test_a_send_with_a_header_of_json(changes, body):
 
 
 def test_what_the_other_way_reads_is_read():
-    fields = {
-        "a": "g", "b": "T", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0",
-        "i": "UNIQ_KEY\x01A\x02", "j": "0", "k": "false", "m": "false", "n": "broker-a",
-    }  # fmt: skip
-    command = Command(310, fields, b"body", opaque=7, language="JAVA", serialization=BINARY)
+    command = Command(310, SENT, b"body", opaque=7, language="JAVA", serialization=BINARY)
     frame, shortcut = encode(command)[4:], SendShortcut()
     shortcut.learn(frame, decode(frame), read_send_header(command.ext))
     assert FAST.read_send(frame) == shortcut.read(frame) is not None
