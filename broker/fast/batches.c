@@ -96,19 +96,6 @@ static int has_room(Batch *batch) {
     return 1;
 }
 
-static int parts_words(byte letter) { return (letter >= 9 && letter <= 13) || (letter >= 28 && letter <= 32); }
-
-/* Take the next word of some keys, as str.split() does; return whether there is one. */
-static int next_word(Bytes *keys, Bytes *word) {
-    const byte *at = keys->at, *end = at + keys->size;
-    while (at < end && parts_words(*at)) at++;
-    *word = (Bytes){at, 0};
-    while (at < end && !parts_words(*at)) at++;
-    word->size = at - word->at;
-    *keys = (Bytes){at, end - at};
-    return word->size > 0;
-}
-
 /* Read the message that begins here; return whether it is right, and its properties are usual. */
 static int read_usual(const byte *at, const byte *end, Read *read) {
     Said said;

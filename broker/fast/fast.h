@@ -181,7 +181,7 @@ static inline void release_numbers(Numbers *numbers) { PyBuffer_Release(&numbers
 #define NO_MORE {NULL, NULL, 0, NULL}
 
 extern PyMethodDef batch_functions[], file_functions[], frame_functions[], index_functions[], property_functions[], record_functions[],
-    timer_functions[];
+    run_functions[], timer_functions[];
 
 /* Checksums (crc.c). */
 
@@ -254,6 +254,19 @@ static inline uint32_t hash_on(uint32_t hash, Bytes letters) {
 
 /* What stands in the index: Math.abs of Java, without a sign for the one that has none. */
 static inline int32_t absolute(uint32_t hash) { return (int32_t)(hash < 0x80000000u ? hash : (0u - hash) & MASK31); }
+
+static inline int parts_words(byte letter) { return (letter >= 9 && letter <= 13) || (letter >= 28 && letter <= 32); }
+
+/* Take the next word of some keys, as str.split() does; return whether there is one. */
+static inline int next_word(Bytes *keys, Bytes *word) {
+    const byte *at = keys->at, *end = at + keys->size;
+    while (at < end && parts_words(*at)) at++;
+    *word = (Bytes){at, 0};
+    while (at < end && !parts_words(*at)) at++;
+    word->size = at - word->at;
+    *keys = (Bytes){at, end - at};
+    return word->size > 0;
+}
 
 /* Text. */
 

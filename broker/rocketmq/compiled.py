@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-MODULE, INTERFACE = "escapement_mq_fast", 9
+MODULE, INTERFACE = "escapement_mq_fast", 10
 """What holds the twins, and the number of their shapes: another one's are not used."""
 
 
@@ -37,6 +37,23 @@ class Fast(Protocol):
         """Return what becomes of a usual batch (Extremes.read) from an offset and a position on: records, entries of
         the queue, sizes, and in 64 bits each positions, hashes for the index, a position for each of these
         (append.append_batch). Raises ValueError for a name that is not ASCII, or has more than 127 bytes."""
+
+    def due_records(
+        self,
+        data: bytes,
+        start: int,
+        entries: Sequence[tuple[int, ...]],
+        first: int,
+        groups: dict[bytes, Any],
+        host: bytes,
+        size: int,
+        hashes: int,
+        /,
+    ) -> tuple[bytes, ...] | None:
+        """Encode timers for where they belong as Preparer._add does, from ``first`` on and as far as they are usual and
+        ``groups`` has the queues they name. Return the records, and as bytes of arrays what a run of so many bytes and
+        hashes gets of them: starts, sizes, groups, codes of tags, due moments, offsets, ends of hashes, hashes; None if
+        the first is not usual."""
 
     def hashes(self, beginning: str, keys: Sequence[str], /) -> list[int]:
         """Return the hashes of a beginning with each of the keys behind it (Index.hashes_of)."""

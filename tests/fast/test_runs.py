@@ -15,7 +15,8 @@ SOURCES = sorted((ROOT / "broker" / "fast").glob("*.c"))
 ON_TOP = (
     "tests/engine/test_sends_together.py", "tests/engine/test_halves_together.py",
     "tests/engine/test_batches.py", "tests/engine/test_encoded_batches.py", "tests/engine/test_index_hash.py",
-    "tests/engine/test_facts.py", "tests/server/test_one_read.py",
+    "tests/engine/test_facts.py", "tests/engine/test_timers.py", "tests/engine/test_timer_rolls.py",
+    "tests/engine/test_timer_steering.py", "tests/engine/test_topic_deletion.py", "tests/server/test_one_read.py",
 )  # fmt: skip
 
 
@@ -52,8 +53,8 @@ def test_no_byte_outside_is_touched(tmp_path: Path):
     )
     loaded = gcc("-print-file-name=libasan.so")
     passes(
-        "tests/fast/test_twins.py", LD_PRELOAD=loaded, ASAN_OPTIONS="detect_leaks=0", PYTHONMALLOC="malloc",
-        PYTHONPATH=str(tmp_path),
+        "tests/fast/test_twins.py", "tests/fast/test_run_twins.py", LD_PRELOAD=loaded, ASAN_OPTIONS="detect_leaks=0",
+        PYTHONMALLOC="malloc", PYTHONPATH=str(tmp_path),
     )  # fmt: skip
 
 

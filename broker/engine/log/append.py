@@ -20,8 +20,8 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
-from itertools import accumulate, repeat
-from operator import add
+from itertools import accumulate, chain, repeat
+from operator import add, sub
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -538,40 +538,54 @@ def _append_part(store: Store, run: Run, begin: int, stop: int, now_ms: int, que
     size = last - first
     log.push(bytes(memoryview(run.data)[first:last]), size)
     base = position - first
-    low = run.hash_ends[begin - 1] if begin else 0
-    positions: list[int] = []
-    for number in range(begin, stop):
-        high = run.hash_ends[number]
-        positions += [base + starts[number]] * (high - low)
-        low = high
-    if positions:
-        store.index.add_many(list(run.hashes[low - len(positions) : low]), positions, now_ms)
+    low, ends = run.hash_ends[begin - 1] if begin else 0, run.hash_ends[begin:stop]
+    if ends[-1] > low:
+        counts = map(sub, ends, chain((low,), ends))
+        positions = list(chain.from_iterable(map(repeat, [base + start for start in starts[begin:stop]], counts)))
+        store.index.add_many(list(run.hashes[low : ends[-1]]), positions, now_ms)
     store.appended(size, {queues[group] for group in set(run.groups[begin:stop])}, now_ms)
     return stop
 
 
 def _fill_in(run: Run, begin: int, stop: int, position: int, now_ms: int, queues: list[ConsumeQueue]) -> None:
     """Write place, time and checksum into the records, and their queue entries."""
-    data, starts, sizes = run.data, run.starts, run.sizes
-    time_at, groups, tags = run.time_at, run.groups, run.tags_codes
-    place_into, time_into, entry = _PLACE.pack_into, _TIME.pack_into, ENTRY.pack
-    tails = [bytearray() for _ in queues]
+    columns = run.starts, run.sizes, run.time_at, run.groups, run.tags_codes
     following = [queue.end_offset for queue in queues]
-    totals = [0] * len(queues)
-    with memoryview(data) as view:
-        for number in range(begin, stop):
-            at, size, group = starts[number], sizes[number], groups[number]
-            offset = following[group]
-            following[group] = offset + 1
-            place_into(data, at + QUEUE_OFFSET_AT, offset, position)
-            time_into(data, at + time_at[number], now_ms)
-            end = at + size
-            digits = b"%010d" % (crc32(view[at : end - CRC_SIZE]) & MASK31)
-            view[end - _DIGITS_BEGIN : end - _DIGITS_END] = digits[::-1]
-            tails[group] += entry(position, size, tags[number])
-            totals[group] += size
-            position += size
+    tails, totals = _place(run.data, *columns, begin, stop, position, now_ms, following)
     for queue, tail, size_bytes in zip(queues, tails, totals, strict=True):
         if tail:
             queue.append_many(tail, size_bytes)
             queue.last_ms = now_ms
+
+
+@twin("place_records")
+def _place(
+    data: bytearray,
+    starts: array[int],
+    sizes: array[int],
+    time_at: array[int],
+    groups: array[int],
+    codes: array[int],
+    begin: int,
+    stop: int,
+    position: int,
+    now_ms: int,
+    following: Sequence[int],
+) -> tuple[Sequence[bytes | bytearray], list[int]]:
+    """Write place, time and checksum into the records ``begin``..``stop``; ``following`` is each queue's next offset.
+    Return the entries of each queue, and how many bytes it got."""
+    place_into, time_into, entry = _PLACE.pack_into, _TIME.pack_into, ENTRY.pack
+    offsets, tails, totals = [*following], [bytearray() for _ in following], [0] * len(following)
+    with memoryview(data) as view:
+        for number in range(begin, stop):
+            at, size, group = starts[number], sizes[number], groups[number]
+            place_into(data, at + QUEUE_OFFSET_AT, offsets[group], position)
+            offsets[group] += 1
+            time_into(data, at + time_at[number], now_ms)
+            end = at + size
+            digits = b"%010d" % (crc32(view[at : end - CRC_SIZE]) & MASK31)
+            view[end - _DIGITS_BEGIN : end - _DIGITS_END] = digits[::-1]
+            tails[group] += entry(position, size, codes[number])
+            totals[group] += size
+            position += size
+    return tails, totals

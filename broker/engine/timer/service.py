@@ -29,13 +29,14 @@ from ..queues.repair import QueueRepair
 from ..store import Store
 from .acts import Acts
 from .checkpoint import StateWrite, TimerCheckpoints
+from .encoding import Preparer
 from .index import TimerIndex
 from .keys import HalfOrder, Keys
 from .listing import Life, Listing
 from .pace import KeptPace, Pace
 from .parking import Deletes, Parking
 from .recovery import TimerRecovery
-from .release import RELEASES_PER_TICK, Preparer, Released, Releaser
+from .release import RELEASES_PER_TICK, Released, Releaser
 from .state import Deleted, Replaced, Timer, TimerStates
 from .stats import ClockWatch, Views
 from .steer import Compaction, Steering
