@@ -10,7 +10,7 @@ The cursor (static/js/cursor.js) reads which moments, where, and its figures fro
     data-end      epoch ms of the right edge; log: data-least and data-reach, ms from the start
     data-moments  epoch ms, one a slot, for stops
     data-box      left, right, top and foot of the plot, in units of the drawing
-    data-values   one text a slot, apart by "|"; empty: unknown
+    data-values   one text a slot, apart by "|"; empty: unknown; "=9": the one before nine times more
 
 Moments on a line: the life of a message, and the snapshots that are kept.
 
@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import TypeVar
 
 from django.utils.html import escape
@@ -36,9 +37,9 @@ from console.site.mirrored import SLOT_MS, History
 Each = TypeVar("Each")
 
 
-def place(value: float) -> str:
-    """Return a coordinate with two decimals at most and no needless zeros."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def place(value: float, decimals: int = 2) -> str:
+    """Return a coordinate with so many decimals at most and no needless zeros."""
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
 def opened(width: int, height: int, label: str, told: str = "", *, style: str = "chart", role: str = "img") -> str:
@@ -92,21 +93,29 @@ class Box:
         return f' data-box="{place(self.left)} {place(self.right)} {place(self.top)} {place(self.foot)}"'
 
 
+def _told(values: Sequence[str]) -> str:
+    """Return the figures as the chart's cursor reads them."""
+    told: list[str] = []
+    for each, same in groupby(values):
+        more = len(list(same)) - 1
+        told += [each, f"={more}"] if more > 1 else [each] * (more + 1)
+    return "|".join(told)
+
+
 def even(times: Times | None, box: Box) -> str:
     """Return attributes of a drawing from left to right; nothing where the moments are not known."""
     if times is None:
         return ""
     return (
         f' data-time="line" data-start="{times.start_ms}" data-end="{times.end_ms}"{box.attribute}'
-        f' data-values="{"|".join(times.values)}"'
+        f' data-values="{_told(times.values)}"'
     )
 
 
 def ahead(least_ms: int, reach_ms: int, values: Sequence[str], box: Box) -> str:
     """Return attributes of a logarithmic stretch from now on: `least_ms` ahead at the left, `reach_ms` at the right."""
     return (
-        f' data-time="log" data-least="{least_ms}" data-reach="{reach_ms}"{box.attribute}'
-        f' data-values="{"|".join(values)}"'
+        f' data-time="log" data-least="{least_ms}" data-reach="{reach_ms}"{box.attribute} data-values="{_told(values)}"'
     )
 
 
@@ -115,7 +124,7 @@ def slots(moments: Sequence[int], values: Sequence[str], box: Box) -> str:
     if len(moments) < 2 or sorted(moments) != list(moments):
         return ""
     told = " ".join(map(str, moments))
-    return f' data-time="stops" data-moments="{told}"{box.attribute} data-values="{"|".join(values)}"'
+    return f' data-time="stops" data-moments="{told}"{box.attribute} data-values="{_told(values)}"'
 
 
 def turns(stretches: Sequence[Times], centre: float, radii: Sequence[tuple[float, float]]) -> str:
@@ -126,7 +135,7 @@ def turns(stretches: Sequence[Times], centre: float, radii: Sequence[tuple[float
         f"{times.start_ms} {times.end_ms} {place(inner)} {place(outer)}"
         for times, (inner, outer) in zip(stretches, radii, strict=True)
     )
-    values = ";".join("|".join(times.values) for times in stretches)
+    values = ";".join(_told(times.values) for times in stretches)
     return f' data-time="rings" data-rings="{told}" data-centre="{place(centre)}" data-values="{values}"'
 
 
@@ -294,7 +303,7 @@ def spark_svg(
         )
     step = width / max(1, len(values) - 1)
     # most slots of most lines say the same, nothing: each height is written once, and each place once for all lines
-    down = {value: place(height - 1 - (height - 2.5) * value / peak) for value in set(values) if value is not None}
+    down = {value: place(height - 1 - (height - 2.5) * value / peak, 1) for value in set(values) if value is not None}
     runs: list[list[tuple[str, str]]] = [[]]
     for x, value in zip(_across(len(values), width), values, strict=True):
         if value is None:
@@ -304,7 +313,7 @@ def spark_svg(
     told = even(times, Box(-step / 2, width + step / 2, 0, height))
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     parts = [f'<svg {size} role="img" aria-label="{label}"{told}>']
-    for run in filter(None, runs):
+    for run in map(_corners, filter(None, runs)):
         line = " ".join([f"{x},{y}" for x, y in run])
         foot = f"{run[0][0]},{height} {line} {run[-1][0]},{height}"
         parts.append(f'<polygon class="wedge" points="{foot}"/>')
@@ -316,10 +325,16 @@ def spark_svg(
     return "".join(parts)
 
 
+def _corners(run: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the points of a line but for those on the way from one to another as high."""
+    between = [b for a, b, c in zip(run, run[1:], run[2:], strict=False) if not a[1] == b[1] == c[1]]
+    return [run[0], *between, *run[1:][-1:]]
+
+
 @lru_cache(64)
 def _across(count: int, width: int) -> tuple[str, ...]:
     """Return the horizontal place of each of so many values, as text."""
-    return tuple(place(index * width / max(1, count - 1)) for index in range(count))
+    return tuple(place(index * width / max(1, count - 1), 1) for index in range(count))
 
 
 def sparks(what: str, width: int = 64) -> Callable[[History], SafeString]:

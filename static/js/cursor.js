@@ -122,14 +122,19 @@ function cells(svg) {
   }];
 }
 
+function figures(text) {
+  const repeated = (each, at, all) => (each.startsWith("=") ? Array(Number(each.slice(1))).fill(all[at - 1]) : [each]);
+  return text.split("|").flatMap(repeated);
+}
+
 function parts(svg) {
   const told = svg.dataset;
   if (told.time === "cells") return cells(svg);
   if (told.time === "rings") {
     const values = told.values.split(";");
-    return told.rings.split(";").map((each, index) => ring(svg, each, values[index].split("|")));
+    return told.rings.split(";").map((each, index) => ring(svg, each, figures(values[index])));
   }
-  const values = told.values ? told.values.split("|") : [];
+  const values = told.values ? figures(told.values) : [];
   if (told.time === "stops") return [flat(svg, bySlot(numbers(told.moments)), values)];
   if (told.time === "line") return [flat(svg, even(Number(told.start), Number(told.end)), values)];
   const start = svg.closest("section")?.querySelector("[data-ahead-of]")?.dataset.aheadOf;

@@ -75,6 +75,8 @@ def test_a_moment_is_the_same_in_every_chart(
         page.screenshot(path=shots / "cursor-timers.png")
     assert page.evaluate(TAKES_ROOM) is False
     point(page, "#forecast svg", due_ms + 60_000)
+    # as before it, and before that: written once in the drawing
+    expect(page.locator("#forecast .cursor text")).to_have_text(re.compile("· 0/s$"))
     page.emulate_media(media="print")
     expect(page.locator("#strip .cursor")).to_be_hidden()
     page.emulate_media(media="screen")

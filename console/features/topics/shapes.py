@@ -48,7 +48,9 @@ def _line(_language: str | None) -> Callable[[History], SafeString]:
 _HELD = Cell(
     "topics/cells/held.html", is_figure=True, text=lambda value, place: "" if place.row.never_used else figure(value)
 )
-_SENDS = Cell("ui/cells/text.html", text=lambda value, _place: _line(get_language())(value))
+_SENDS = Cell(
+    "ui/cells/text.html", text=lambda value, place: "" if place.row.never_used else _line(get_language())(value)
+)
 _QUEUES = Cell("topics/cells/queues.html", is_figure=True, by=("read_queues", "write_queues"))
 
 TOPICS = Table(

@@ -61,6 +61,20 @@ def test_a_gap_breaks_the_line(values: list[float | None]) -> None:
     assert drawn == (runs if max((v or 0) for v in values) > 0 else 0)
 
 
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(0, 59))
+def test_a_line_leads_through_every_value(values: list[int], at: int) -> None:
+    lines = [each.attrib["points"].split() for each in parsed(spark_svg(values, label="x")).iter("polyline")]
+    assert len(lines) == (max(values) > 0 and len(values) > 1)
+    for line in lines:
+        points = [tuple(map(float, point.split(","))) for point in line]
+        at %= len(values)
+        x, y = at * 64 / (len(values) - 1), 15 - 13.5 * values[at] / max(values)
+        (left, above), (right, beside) = next((a, b) for a, b in itertools.pairwise(points) if x <= b[0] + 0.05)
+        assert abs(above + (beside - above) * (x - left) / (right - left) - y) < 0.8
+        # no three in a row are as high
+        assert not any(a[1] == b[1] == c[1] for a, b, c in zip(points, points[1:], points[2:], strict=False))
+
+
 @given(st.lists(st.integers(0, 10**6), min_size=60, max_size=60))
 def test_the_fullest_second_is_the_highest_bar(counts: list[int]) -> None:
     root = parsed(minute_svg(counts, start_s=1_700_000_000, label="x", now="now", peak_text="p"))
